@@ -7,14 +7,19 @@ from where the result's first tap reads.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
-from lstm_ir.backends.kernels.text.memory import Memory, load_vector, store_vector
+import numpy as np
+
+from lstm_ir.backends.kernels.text.memory import Memory, load_vector, on_stack, store_vector
 from lstm_ir.backends.kernels.text.statements import Name, TextOperand, argument
 from lstm_ir.backends.kernels.text.text import Text
 from lstm_ir.ir.dims import Dim
 from lstm_ir.ops.primitive.stencil import Taps
+
+Array = np.ndarray[Any, Any]
 
 # Numbers of a kernel: sizes of lhs and of the results, the strides, the padding before lhs.
 HEIGHT, WIDTH, OUT_HEIGHT, OUT_WIDTH = (argument(w) for w in ("height", "width", "out_height", "out_width"))
@@ -22,6 +27,7 @@ DOWN, RIGHT, ABOVE, BEFORE = (argument(w) for w in ("down", "right", "above", "b
 # Of a panel: the farthest row and column of a tap, elements of a row, of a channel.
 REACH_ROW, REACH_COLUMN, PITCH, PLANE = (argument(w) for w in ("reach_row", "reach_column", "pitch", "plane"))
 ROWS, COLUMNS = argument("block_rows"), argument("block_columns")  # of a block, at most
+LINES, ELEMENTS = argument("lines"), argument("elements")  # of lhs
 NUMBERS = (
     HEIGHT, WIDTH, OUT_HEIGHT, OUT_WIDTH, DOWN, RIGHT, ABOVE, BEFORE, REACH_ROW, REACH_COLUMN, PITCH, PLANE, ROWS,
     COLUMNS,
@@ -71,6 +77,16 @@ class PanelForm:
     def distances(self) -> list[int]:
         """Of each tap, from where the first row and column are read, in the plane of a channel."""
         return [i * self.pitch + j for i, j in zip(self.taps.rows, self.taps.columns, strict=True)]
+
+    def table(self, channels: int) -> Array:
+        """Those of each channel and tap."""
+        found: Array = (np.arange(channels)[:, None] * self.plane + np.asarray(self.distances())).ravel()
+        return found.astype(np.int32)
+
+    @property
+    def direct(self) -> bool:
+        """Whether one tap reads lhs as it is."""
+        return len(self.taps) == 1 and (*self.taps.reach, *self.taps.low) == (0, 0, 0, 0) and min(self.taps.high) >= 0
 
     def numbers(self, lhs: tuple[Dim, Dim], sizes: tuple[Dim, Dim]) -> list[Dim]:
         """Those that NUMBERS name."""
@@ -122,6 +138,63 @@ def block(t: Text, number: TextOperand, across: TextOperand) -> Block:
     rows = t.binary("minui", t.binary("subi", OUT_HEIGHT, row), ROWS)
     columns = t.binary("minui", t.binary("subi", OUT_WIDTH, column), COLUMNS)
     return Block(row, column, rows, columns)
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What taps see: a panel, or x itself where one tap sees no zeros around it."""
+
+    t: Text
+    x: Memory  # [LINES, WIDTH]
+    memory: Memory  # that is read
+    table: Memory | None  # of each channel of a panel and tap, the distance from a place; None for x itself
+
+    @classmethod
+    def of(cls, t: Text, element: str, form: PanelForm, held: int) -> Seen:
+        """For panels of so many channels."""
+        x = Memory("%m_x", element, (LINES, WIDTH))
+        if form.direct:
+            return cls(t, x, Memory("%m_seen", element, (ELEMENTS,)), None)
+        panel = on_stack(t, element, (held * form.plane + t.lanes,))
+        return cls(t, x, panel, Memory("%m_table", "i32", (argument("table"),)))
+
+    def put(self, lines: TextOperand, terms: TextOperand, bindings: Iterator[Name]) -> None:
+        """The memories; lines: rows of all channels of lhs; terms: of a panel."""
+        t, zero = self.t, self.t.index(0)
+        t.binary("addi", lines, zero, to=LINES)
+        binding = next(bindings)
+        t.put(self.x.subspan(binding, zero))
+        if self.table is None:
+            t.binary("muli", LINES, WIDTH, to=ELEMENTS)
+            t.put(self.memory.subspan(binding, zero))
+        else:
+            t.binary("addi", terms, zero, to=argument("table"))
+            t.put(self.table.subspan(next(bindings), zero))
+
+    def fill(self, line: TextOperand, channels: TextOperand, b: Block) -> TextOperand:
+        """Where the first place of a block is read in the first of these channels, whose first row is a line of x."""
+        t = self.t
+        if self.table is not None:
+            copy(t, self.x, line, channels, b, self.memory)
+            return t.index(0)
+        row = t.binary("addi", line, t.binary("muli", b.row, DOWN))
+        return t.binary("addi", t.binary("muli", row, WIDTH), t.binary("muli", b.column, RIGHT))
+
+    def down(self, row: TextOperand) -> TextOperand:
+        """From the first row of a block to this one."""
+        t = self.t
+        return t.binary("muli", t.binary("muli", row, DOWN), WIDTH if self.table is None else PITCH)
+
+    def right(self, column: TextOperand) -> TextOperand:
+        """From the first column to this one."""
+        return self.t.binary("muli", column, RIGHT)
+
+    def term(self, k: TextOperand) -> TextOperand:
+        """From where a place's first channel is read to a channel and tap."""
+        t = self.t
+        if self.table is None:
+            return t.binary("muli", k, t.binary("muli", HEIGHT, WIDTH))
+        return t.op("arith.index_cast {} : i32 to index", self.table.load(t, [k]))
 
 
 def copy(t: Text, x: Memory, line: TextOperand, channels: TextOperand, b: Block, panel: Memory) -> None:

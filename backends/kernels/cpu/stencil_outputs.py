@@ -13,7 +13,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-import numpy as np
 from iree.compiler import ir
 
 from lstm_ir import ops
@@ -44,9 +43,7 @@ GROUPS, OUTER, KINDS, TILES, OUTPUTS, CHANNELS, TAPS, HELD, CHUNKS = (
     argument(w)
     for w in ("groups", "outer", "kinds", "tiles", "outputs", "channels", "taps", "held", "chunks")
 )
-ALL_TILES, TERMS, LINES, ALL_OUTPUTS, PLACES = (
-    argument(w) for w in ("all_tiles", "terms", "lines", "all_outputs", "places")
-)
+ALL_TILES, TERMS, ALL_OUTPUTS, PLACES = (argument(w) for w in ("all_tiles", "terms", "all_outputs", "places"))
 
 
 @dataclass(frozen=True)
@@ -115,12 +112,13 @@ class OutputStencil(KernelCall):
         flat = TensorType((dims.product((batch, groups, each, height)), width), self.dtype)
         lines = TensorType((dims.product(to.shape[:3]), dims.product(sizes)), self.dtype)
         held = min(each, max(1, min(STENCIL_PANEL // self._bytes // form.plane, -(-CHUNK_TERMS // count))))
-        chunks = -(-each // held)
+        chunks = 1 if form.direct else -(-each // held)
         held = -(-each // chunks)
-        table = (np.arange(held)[:, None] * form.plane + np.asarray(form.distances())).astype(np.int32).ravel()
         self.input(ready(reshape(self.e, lhs, given, flat.shape)), flat)
+        if not form.direct:
+            table = form.table(held)
+            self.input(ready(self.e.constant(table, DType.i32)), TensorType(table.shape, DType.i32))
         self.input(self.deferred(packed), TensorType((groups * tile.tiles, each * count, tile.width), self.dtype))
-        self.input(ready(self.e.constant(table, DType.i32)), TensorType(table.shape, DType.i32))
         self.output(lines)
         outer = dims.mul(batch, groups)
         numbers: dict[Name, Dim] = dict(zip(panels.NUMBERS, form.numbers((height, width), sizes), strict=True))
@@ -185,11 +183,9 @@ class _OutputText:
         self.t, self.tile = Text(tile.lanes), tile
         self.one_row, self.terms, self.ragged = form.rows == 1, terms, ragged
         element = self.element = stored_type(dtype)
-        self.x = Memory("%m_x", element, (LINES, panels.WIDTH))
+        self.seen = panels.Seen.of(self.t, element, form, held)
         self.w = Memory("%m_w", element, (ALL_TILES, TERMS, tile.width))
-        self.table = Memory("%m_table", "i32", (argument("table"),))
         self.y = Memory("%m_y", element, (ALL_OUTPUTS, PLACES))
-        self.panel = on_stack(self.t, element, (held * form.plane + tile.lanes,))
         # The last tile and the last square may have places behind the block's.
         most = -(-form.places // tile.places) * tile.places
         self.sums = on_stack(self.t, element, (max(most, -(-form.places // tile.lanes) * tile.lanes), tile.width))
@@ -200,11 +196,12 @@ class _OutputText:
         panels.put_known(t, numbers)
         t.binary("muli", KINDS, TILES, to=ALL_TILES)
         t.binary("muli", CHANNELS, TAPS, to=TERMS)
-        t.binary("muli", HELD, TAPS, to=argument("table"))
-        t.binary("muli", t.binary("muli", OUTER, CHANNELS), panels.HEIGHT, to=LINES)
         t.binary("muli", OUTER, OUTPUTS, to=ALL_OUTPUTS)
         t.binary("muli", panels.OUT_HEIGHT, panels.OUT_WIDTH, to=PLACES)
-        for binding, m in zip((*taken.reads, *taken.writes), (self.x, self.w, self.table, self.y), strict=True):
+        bindings = iter((*taken.reads, *taken.writes))
+        lines = t.binary("muli", t.binary("muli", OUTER, CHANNELS), panels.HEIGHT)
+        self.seen.put(lines, t.binary("muli", HELD, TAPS), bindings)
+        for binding, m in zip(bindings, (self.w, self.y), strict=True):
             t.put(m.subspan(binding, t.index(0)))
         self._all()
         return Kernel((t.function("", taken, called_by_iree()),))
@@ -237,34 +234,33 @@ class _OutputText:
             channel = t.binary("muli", chunk, HELD)
             held = t.binary("minui", t.binary("subi", CHANNELS, channel), HELD)
             line = t.binary("muli", t.binary("addi", first, channel), panels.HEIGHT)
-            panels.copy(t, self.x, line, held, b, self.panel)
+            origin = self.seen.fill(line, held, b)
             term, terms = t.binary("muli", channel, TAPS), t.binary("muli", held, TAPS)
             with t.loop(none, count, t.index(self.tile.places)) as start:
-                self._tile(kernels, term, terms, b, count, start)
+                self._tile(kernels, term, terms, self._bases(origin, b, count, start), start)
         self._store(outer, tile, b, count)
 
-    def _bases(self, b: panels.Block, count: TextOperand, start: TextOperand) -> list[TextOperand]:
+    def _bases(
+        self, origin: TextOperand, b: panels.Block, count: TextOperand, start: TextOperand
+    ) -> list[TextOperand]:
         """Where each place of a tile reads first; those behind the last one read as it does."""
         t, last = self.t, self.t.binary("subi", count, self.t.index(1))
         out: list[TextOperand] = []
         for r in range(self.tile.places):
             place = t.binary("minui", t.add(start, r), last)
-            if self.one_row:
-                seen = t.binary("muli", place, panels.RIGHT)
-            else:
-                row, column = t.binary("divui", place, b.columns), t.binary("remui", place, b.columns)
-                seen = t.binary("muli", t.binary("muli", row, panels.DOWN), panels.PITCH)
-                seen = t.binary("addi", seen, t.binary("muli", column, panels.RIGHT))
-            out.append(seen)
+            at = origin
+            if not self.one_row:
+                at = t.binary("addi", at, self.seen.down(t.binary("divui", place, b.columns)))
+                place = t.binary("remui", place, b.columns)
+            out.append(t.binary("addi", at, self.seen.right(place)))
         return out
 
     def _tile(
-        self, kernels: TextOperand, first: TextOperand, terms: TextOperand, b: panels.Block, count: TextOperand,
+        self, kernels: TextOperand, first: TextOperand, terms: TextOperand, bases: list[TextOperand],
         start: TextOperand,
     ) -> None:  # fmt: skip
-        """The terms of a chunk, from the first on, for one tile of places."""
+        """The terms of a chunk, from the first on, for one tile of places, which read from `bases` on."""
         t, tile, kind = self.t, self.tile, self.t.vector(self.element)
-        bases = self._bases(b, count, start)
         cells = [(r, q) for r in range(tile.places) for q in range(tile.vectors)]
         at = {(r, q): [t.add(start, r), t.index(q * t.lanes)] for r, q in cells}
         before = [load_vector(t, self.sums, at[c]) for c in cells]
@@ -273,11 +269,11 @@ class _OutputText:
         current = dict(zip(cells, inside, strict=True))
         for u in range(self.terms):
             k = t.add(term, u)
-            shift = t.op("arith.index_cast {} : i32 to index", self.table.load(t, [k]))
+            shift = self.seen.term(k)
             row = t.binary("addi", first, k)
             weights = [load_vector(t, self.w, [kernels, row, t.index(q * t.lanes)]) for q in range(tile.vectors)]
             for r, base in enumerate(bases):
-                seen = self.panel.load(t, [t.binary("addi", base, shift)])
+                seen = self.seen.memory.load(t, [t.binary("addi", base, shift)])
                 add_products(t, current, seen, {(r, q): w for q, w in enumerate(weights)}, self.element)
         t.close([current[c] for c in cells], kinds)
         for c, v in zip(cells, after, strict=True):

@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-import numpy as np
 from iree.compiler import ir
 
 from lstm_ir.backends.emit.emitter import Emitter
@@ -43,8 +42,8 @@ GROUPS, KINDS, TILES, PARTS, BATCH, OUTPUTS, CHANNELS, TAPS, HELD, ROWS, CHUNKS 
         "groups", "kinds", "tiles", "parts", "batch", "outputs", "channels", "taps", "held", "rows", "chunks",
     )
 )  # fmt: skip
-LINES, CT_LINES, PLACES, ALL_OUTPUTS, TERMS, SUM_ROWS = (
-    argument(w) for w in ("lines", "ct_lines", "places", "all_outputs", "terms", "sum_rows")
+CT_LINES, PLACES, ALL_OUTPUTS, TERMS, SUM_ROWS = (
+    argument(w) for w in ("ct_lines", "places", "all_outputs", "terms", "sum_rows")
 )
 
 
@@ -93,15 +92,15 @@ class StencilTaps(KernelCall):
         held = self.held
         chunks = -(-each // held)
         rows = -(-held * count // tile.places) * tile.places
-        table = np.zeros(rows, np.int32)
-        table[: held * count] = (np.arange(held)[:, None] * form.plane + np.asarray(form.distances())).ravel()
         batch, _, _, height, width = a.shape
         sizes = (b.shape[3], b.shape[4])
         seen = TensorType((dims.product((batch, groups, each, height)), width), self.dtype)
         lines = TensorType((dims.product((batch, groups, outputs)), dims.product(sizes)), self.dtype)
         self.input(ready(reshape(self.e, lhs, a, seen.shape)), seen)
+        if not form.direct:
+            table = form.table(held)
+            self.input(ready(self.e.constant(table, DType.i32)), TensorType(table.shape, DType.i32))
         self.input(ready(reshape(self.e, ct, b, lines.shape)), lines)
-        self.input(ready(self.e.constant(table, DType.i32)), TensorType(table.shape, DType.i32))
         result = TensorType((groups * outputs, each * count), self.dtype)
         self.output(result)
         # A square of the last rows may begin before their end.
@@ -114,7 +113,7 @@ class StencilTaps(KernelCall):
         given = panels.of_calls(numbers)
         symbol = self.begin(text.kernel(self.signature([GROUPS, PARTS, *given]), numbers))
         units = self.const(groups * tile.tiles)
-        parts = self._index("ceildivui", self.muli(workers(self.e), self.const(2)), units)
+        parts = self._index("ceildivui", workers(self.e), units)
         parts = self._index("minui", parts, self.const(chunks))
         total = self.muli(units, parts)
         out = self.call(symbol, total, [total, parts, *(self.const(numbers[name]) for name in given)])[0]
@@ -130,12 +129,10 @@ class _TapsText:
     def __init__(self, dtype: DType, tile: OutputTile, form: PanelForm, held: int) -> None:
         self.t, self.tile = Text(tile.lanes), tile
         element = self.element = stored_type(dtype)
-        self.x = Memory("%m_x", element, (LINES, panels.WIDTH))
+        self.seen = panels.Seen.of(self.t, element, form, held)
         self.ct = Memory("%m_ct", element, (CT_LINES, PLACES))
-        self.table = Memory("%m_table", "i32", (ROWS,))
         self.y = Memory("%m_y", element, (ALL_OUTPUTS, TERMS))
         self.sums = Memory("%m_sums", element, (SUM_ROWS, tile.width))
-        self.panel = on_stack(self.t, element, (held * form.plane + tile.lanes,))
         self.turned = on_stack(self.t, element, (-(-form.places // tile.lanes) * tile.lanes, tile.width))
 
     def kernel(self, taken: KernelSignature, numbers: Mapping[Name, Dim]) -> Kernel:
@@ -143,7 +140,6 @@ class _TapsText:
         t = self.t
         panels.put_known(t, numbers)
         outer = t.binary("muli", BATCH, KINDS)
-        t.binary("muli", t.binary("muli", outer, CHANNELS), panels.HEIGHT, to=LINES)
         t.binary("muli", outer, OUTPUTS, to=CT_LINES)
         t.binary("muli", panels.OUT_HEIGHT, panels.OUT_WIDTH, to=PLACES)
         t.binary("muli", KINDS, OUTPUTS, to=ALL_OUTPUTS)
@@ -151,9 +147,10 @@ class _TapsText:
         of_tile = t.binary("muli", CHUNKS, ROWS)
         tiles = t.binary("muli", KINDS, TILES)
         t.binary("addi", t.binary("muli", tiles, of_tile), t.index(t.lanes), to=SUM_ROWS)
-        for binding, m in zip(
-            (*taken.reads, *taken.writes), (self.x, self.ct, self.table, self.y, self.sums), strict=True
-        ):
+        bindings = iter((*taken.reads, *taken.writes))
+        lines = t.binary("muli", t.binary("muli", outer, CHANNELS), panels.HEIGHT)
+        self.seen.put(lines, t.binary("muli", HELD, TAPS), bindings)
+        for binding, m in zip(bindings, (self.ct, self.y, self.sums), strict=True):
             t.put(m.subspan(binding, t.index(0)))
         self._all(of_tile)
         return Kernel((t.function("", taken, called_by_iree()),))
@@ -183,10 +180,11 @@ class _TapsText:
                 channel = t.binary("muli", chunk, HELD)
                 held = t.binary("minui", t.binary("subi", CHANNELS, channel), HELD)
                 line = t.binary("addi", t.binary("muli", outer, CHANNELS), channel)
-                panels.copy(t, self.x, t.binary("muli", line, panels.HEIGHT), held, b, self.panel)
+                origin = self.seen.fill(t.binary("muli", line, panels.HEIGHT), held, b)
                 at = t.binary("addi", top, t.binary("muli", chunk, ROWS))
-                with t.loop(none, t.binary("muli", held, TAPS), t.index(self.tile.places)) as row:
-                    self._tile(t.binary("addi", at, row), row, b)
+                rows = t.binary("muli", held, TAPS)
+                with t.loop(none, rows, t.index(self.tile.places)) as row:
+                    self._tile(t.binary("addi", at, row), origin, row, rows, b)
         with t.loop(low, high, one) as chunk:
             self._store(kind, first, chunk, t.binary("addi", top, t.binary("muli", chunk, ROWS)))
 
@@ -211,26 +209,28 @@ class _TapsText:
     def _not(self, yes: TextOperand) -> TextOperand:
         return self.t.binary("xori", yes, self.t.constant("true", "i1"), "i1")
 
-    def _tile(self, to: TextOperand, row: TextOperand, b: panels.Block) -> None:
-        """One tile over the places of a block."""
+    def _tile(
+        self, to: TextOperand, origin: TextOperand, row: TextOperand, rows: TextOperand, b: panels.Block
+    ) -> None:
+        """One tile over the places of a block; those of its rows that do not exist repeat the last."""
         t, tile, kind = self.t, self.tile, self.t.vector(self.element)
         none, one = t.index(0), t.index(1)
-        bases = []
-        for r in range(tile.places):
-            bases.append(t.op("arith.index_cast {} : i32 to index", self.table.load(t, [t.add(row, r)])))
+        last = t.binary("subi", rows, one)
+        terms = [self.seen.term(t.binary("minui", t.add(row, r), last)) for r in range(tile.places)]
+        bases = [t.binary("addi", origin, term) for term in terms]
         cells = [(r, q) for r in range(tile.places) for q in range(tile.vectors)]
         at = {(r, q): [t.add(to, r), t.index(q * t.lanes)] for r, q in cells}
         kinds = [kind] * len(cells)
         i, outside, found = t.carried(none, b.rows, one, [load_vector(t, self.sums, at[c]) for c in cells], kinds)
-        down = t.binary("muli", t.binary("muli", i, panels.DOWN), panels.PITCH)
+        down = self.seen.down(i)
         before = t.binary("muli", i, b.columns)
         starts = [t.binary("addi", base, down) for base in bases]
         j, inside, after = t.carried(none, b.columns, one, outside, kinds)
         current = dict(zip(cells, inside, strict=True))
-        place, column = t.binary("addi", before, j), t.binary("muli", j, panels.RIGHT)
+        place, column = t.binary("addi", before, j), self.seen.right(j)
         cts = [load_vector(t, self.turned, [place, t.index(q * t.lanes)]) for q in range(tile.vectors)]
         for r, start in enumerate(starts):
-            seen = self.panel.load(t, [t.binary("addi", start, column)])
+            seen = self.seen.memory.load(t, [t.binary("addi", start, column)])
             add_products(t, current, seen, {(r, q): v for q, v in enumerate(cts)}, self.element)
         t.close([current[c] for c in cells], kinds)
         t.close(after, kinds)
