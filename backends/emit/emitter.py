@@ -59,7 +59,7 @@ class Emitter(Builder):
         self.host_loops: set[Node] = set()  # scans that are no kernel, emitted so far
         self.outside: ir.Operation | None = None  # before it stands what weights alone decide
         self.preset: Mapping[Value, ir.Value] = {}  # values that need no computing
-        self.before_loop: Mapping[Value, ir.Value] = {}  # of bodies: kernels of stencils, packed before the loop
+        self.before_loop: Mapping[Node, ir.Value] = {}  # of bodies: kernels of stencils, packed before the loop
         self.kernels: dict[str, Any] = {}  # `kernels.text.kernel.Kernel` by symbol
         self.workers: ir.Value | None = None  # an i32 that calls bring: the caller and its helpers
 
@@ -73,7 +73,7 @@ class Emitter(Builder):
             yield
 
     @contextmanager
-    def packed_before(self, made: Mapping[Value, ir.Value]) -> Iterator[None]:
+    def packed_before(self, made: Mapping[Node, ir.Value]) -> Iterator[None]:
         """The body of a loop is emitted inside, for which these were made."""
         outer, self.before_loop = self.before_loop, {**self.before_loop, **made}
         try:

@@ -24,7 +24,7 @@ def _stencil(e: Emitter, n: Node, lhs: ir.Value, rhs: ir.Value) -> ir.Value:
     to, pair = sum_type(n.types[0]), _in_sum_type(e, n, lhs, rhs)
     taps = Taps.of(n.attrs)
     out = None
-    if e.has_cpu_kernels and taps.spacing == (1, 1):
+    if e.has_cpu_kernels:
         out = kernels.lower_stencil(e, n, *pair, to)
     if out is None:
         x, w = _operands(n, to)

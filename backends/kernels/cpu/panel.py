@@ -7,7 +7,7 @@ from where the result's first tap reads.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -43,14 +43,16 @@ class PanelForm:
     taps: Taps
 
     @classmethod
-    def of(cls, taps: Taps, sizes: tuple[Dim, Dim], places: int, room: int) -> PanelForm | None:
+    def of(
+        cls, taps: Taps, sizes: tuple[Dim, Dim], places: int, room: int, *, one_row: bool = False
+    ) -> PanelForm | None:
         """For blocks of about so many places, of whose planes one has `room`; None where none has.
 
-        Whole rows where their length is known and small, else parts of one.
+        Whole rows where their length is known and small, else parts of one; of `one_row` always.
         """
         height, width = sizes
         while places > 0:
-            if isinstance(width, int) and width <= places:
+            if isinstance(width, int) and width <= places and not one_row:
                 form = cls(_even(height, max(1, places // max(width, 1))), max(width, 1), taps)
             else:
                 form = cls(1, _even(width, places), taps)
@@ -78,10 +80,11 @@ class PanelForm:
         """Of each tap, from where the first row and column are read, in the plane of a channel."""
         return [i * self.pitch + j for i, j in zip(self.taps.rows, self.taps.columns, strict=True)]
 
-    def table(self, channels: int) -> Array:
-        """Those of each channel and tap."""
-        found: Array = (np.arange(channels)[:, None] * self.plane + np.asarray(self.distances())).ravel()
-        return found.astype(np.int32)
+    def table(self, channels: int, parts: Sequence[range] | None = None) -> Array:
+        """Those of each channel and tap; of some parts of the taps, part by part."""
+        at, every = np.asarray(self.distances()), [range(len(self.taps))] if parts is None else parts
+        found = [(np.arange(channels)[:, None] * self.plane + at[part]).ravel() for part in map(list, every)]
+        return np.concatenate(found).astype(np.int32)
 
     @property
     def direct(self) -> bool:

@@ -53,13 +53,13 @@ def lower_stencil(e: Emitter, n: Node, lhs: ir.Value, rhs: ir.Value, to: TensorT
     a, b = (v.type.with_dtype(to.dtype) for v in n.inputs)
     if to.dtype not in (DType.f32, DType.f64) or not b.is_static:
         return None
-    packed = e.before_loop.get(n.inputs[1])
+    packed = e.before_loop.get(n)
     if packed is None and not e.at_top:
         return None  # kernels would be packed in every step
     if 0 in a.shape or 0 in b.shape or 0 in to.shape or (e.options.helpers and not given(lhs)):
         return None
     found = lower_output_stencil(e, n, lhs, rhs, to)
-    if found is not None:
+    if found is not None or Taps.of(n.attrs).spacing != (1, 1):
         return found
     whole = parameter("x", a)
     planes = Planes.of(whole, Taps.of(n.attrs), *to.shape[3:])
@@ -81,19 +81,22 @@ def lower_stencil(e: Emitter, n: Node, lhs: ir.Value, rhs: ir.Value, to: TensorT
     return e.graph(Graph("rows", [v], [cut]), [y])[0]
 
 
-def pack_before(e: Emitter, loop: Loop, consts: list[ir.Value]) -> dict[Value, ir.Value]:
+def pack_before(e: Emitter, loop: Loop, consts: list[ir.Value]) -> dict[Node, ir.Value]:
     """What the loop's stencils multiply by, packed before its first step, where its constants decide it."""
     if not e.at_top:
         return {}
     known = unreached(loop.body, loop.varying)
-    out: dict[Value, ir.Value] = {}
+    out: dict[Node, ir.Value] = {}
     for n in loop.body.nodes:
-        if n.op.name != "stencil" or (v := n.inputs[1]) not in known or v in out:
+        if n.op.name != "stencil" or (v := n.inputs[1]) not in known:
             continue
         if v.dtype in (DType.f32, DType.f64) and v.type.is_static and 0 not in v.shape:
             (value,) = e.graph(Graph("kernels", loop.const_params, [v]), consts)
-            call = output_stencil(e, v.dtype, v.shape) or Stencil(e, v.dtype, 1, v.shape, 1)
-            out[v] = call.packed(value)
+            call = output_stencil(e, n, n.types[0])
+            if call is None and Taps.of(n.attrs).spacing == (1, 1):
+                call = Stencil(e, v.dtype, 1, v.shape, 1)
+            if call is not None:
+                out[n] = call.packed(value)
     return out
 
 

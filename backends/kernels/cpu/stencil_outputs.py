@@ -35,14 +35,15 @@ from lstm_ir.ir.graph import Graph, Node
 from lstm_ir.ir.leaf import parameter
 from lstm_ir.ir.target import TargetInfo
 from lstm_ir.ir.types import DType, TensorType
+from lstm_ir.ops.primitive.planes import Phases, of_taps
 from lstm_ir.ops.primitive.stencil import Taps
 
 # Numbers of the kernel beside a panel's: workgroups; batches times groups, groups; tiles, outputs, channels and taps of
 # a group; channels that a panel has, chunks of so many.
 GROUPS, OUTER, KINDS, TILES, OUTPUTS, CHANNELS, TAPS, HELD, CHUNKS = (
-    argument(w)
-    for w in ("groups", "outer", "kinds", "tiles", "outputs", "channels", "taps", "held", "chunks")
+    argument(w) for w in ("groups", "outer", "kinds", "tiles", "outputs", "channels", "taps", "held", "chunks")
 )
+Y_HEIGHT, Y_WIDTH = argument("y_height"), argument("y_width")  # of the result, of all phases
 ALL_TILES, TERMS, ALL_OUTPUTS, PLACES = (argument(w) for w in ("all_tiles", "terms", "all_outputs", "places"))
 
 
@@ -80,66 +81,62 @@ class OutputStencil(KernelCall):
     dtype: DType
     tile: OutputTile
     kernels: tuple[int, int, int, int]  # [G,M,E,K]
+    phases: Phases
+    form: PanelForm
     word: ClassVar[str] = "stencil"
 
     def packed(self, rhs: ir.Value) -> ir.Value:
-        """[G tiles, E K, width] of rhs [G,M,E,K]; outputs that do not exist are zero."""
+        """[G tiles, E K, width] of rhs [G,M,E,K], phase by phase; outputs that do not exist are zero."""
         (groups, outputs, each, count), tile = self.kernels, self.tile
         w = parameter("w", TensorType(self.kernels, self.dtype))
-        rows = ops.reshape(ops.transpose(w, (0, 2, 3, 1)), (groups, each * count, outputs))
+        turned = ops.transpose(w, (0, 2, 3, 1))
+        parts = [of_taps(turned, which, 2) for which in self.phases.which if which]
+        rows = ops.concat([ops.reshape(v, (groups, each * v.shape[2], outputs)) for v in parts], 1)
         rows = ops.pad(rows, (0, 0, 0), (0, 0, tile.tiles * tile.width - outputs))
         tiles = ops.transpose(ops.reshape(rows, (groups, each * count, tile.tiles, tile.width)), (0, 2, 1, 3))
         tiles = ops.reshape(tiles, (groups * tile.tiles, each * count, tile.width))
         return self.e.graph(Graph("kernels", [w], [tiles]), [rhs])[0]
-
-    def form(self, taps: Taps, to: TensorType) -> PanelForm | None:
-        """None where what one place sees of one channel is too much for the stack."""
-        places = BLOCK_SUMS // self._bytes // self.tile.width // self.tile.places * self.tile.places
-        return PanelForm.of(taps, to.shape[3:], places, STENCIL_PANEL // self._bytes)  # type: ignore[arg-type]
 
     @property
     def _bytes(self) -> int:
         return self.dtype.bits // 8
 
     def run(
-        self, lhs: ir.Value, given: TensorType, packed: Callable[[], ir.Value], taps: Taps, form: PanelForm,
-        to: TensorType,
-    ) -> ir.Value:  # fmt: skip
+        self, lhs: ir.Value, given: TensorType, packed: Callable[[], ir.Value], to: TensorType
+    ) -> ir.Value:
         """The dispatch."""
-        (groups, outputs, each, count), tile = self.kernels, self.tile
+        (groups, outputs, each, count), tile, form = self.kernels, self.tile, self.form
         batch, _, _, height, width = given.shape
-        sizes = (to.shape[3], to.shape[4])
+        sizes, phases = self.phases.counts(*to.shape[3:]), self.phases
         flat = TensorType((dims.product((batch, groups, each, height)), width), self.dtype)
-        lines = TensorType((dims.product(to.shape[:3]), dims.product(sizes)), self.dtype)
+        lines = TensorType((dims.product(to.shape[:3]), dims.product(to.shape[3:])), self.dtype)
         held = min(each, max(1, min(STENCIL_PANEL // self._bytes // form.plane, -(-CHUNK_TERMS // count))))
         chunks = 1 if form.direct else -(-each // held)
         held = -(-each // chunks)
         self.input(ready(reshape(self.e, lhs, given, flat.shape)), flat)
         if not form.direct:
-            table = form.table(held)
+            table = form.table(held, phases.seen)
             self.input(ready(self.e.constant(table, DType.i32)), TensorType(table.shape, DType.i32))
         self.input(self.deferred(packed), TensorType((groups * tile.tiles, each * count, tile.width), self.dtype))
         self.output(lines)
         outer = dims.mul(batch, groups)
         numbers: dict[Name, Dim] = dict(zip(panels.NUMBERS, form.numbers((height, width), sizes), strict=True))
         numbers |= {OUTER: outer, KINDS: groups, TILES: tile.tiles, OUTPUTS: outputs, CHANNELS: each, TAPS: count}
-        numbers |= {HELD: held, CHUNKS: chunks}
+        numbers |= {HELD: held, CHUNKS: chunks, Y_HEIGHT: to.shape[3], Y_WIDTH: to.shape[4]}
         assert self.e.target is not None
         last = each - (chunks - 1) * held
-        most = machine(self.e.target).products // (tile.places * tile.vectors)
-        text = _OutputText(
-            self.dtype, tile, form, held,
-            terms=max(n for n in range(1, max(1, most) + 1) if math.gcd(held, last) * count % n == 0),
-            ragged=outputs % tile.width != 0,
-        )  # fmt: skip
-        given = panels.of_calls(numbers)
-        symbol = self.begin(text.kernel(self.signature([GROUPS, *given]), numbers))
+        most = max(1, machine(self.e.target).products // (tile.places * tile.vectors))
+        whole = [math.gcd(held, last) * len(which) for which in phases.which]
+        terms = [max(n for n in range(1, most + 1) if k % n == 0) for k in whole]
+        text = _OutputText(self.dtype, tile, form, held, phases, terms, ragged=outputs % tile.width != 0)
+        brought = panels.of_calls(numbers)
+        symbol = self.begin(text.kernel(self.signature([GROUPS, *brought]), numbers))
         units = self.muli(self._positive(self.const(outer)), self.const(tile.tiles))
         for d, n in zip(sizes, (form.rows, form.columns), strict=True):
             units = self.muli(units, self._index("ceildivui", self._positive(self.const(d)), self.const(n)))
         total = self._index("minui", units, self.muli(workers(self.e), self.const(SHARES)))
         total = self._index("maxui", total, self.const(1))
-        return self.call(symbol, total, [total, *(self.const(numbers[name]) for name in given)])[0]
+        return self.call(symbol, total, [total, *(self.const(numbers[name]) for name in brought)])[0]
 
     def _index(self, op: str, a: ir.Value, b: ir.Value) -> ir.Value:
         return self.e.make(f"arith.{op}", [a, b], [ir.IndexType.get()]).result
@@ -150,45 +147,52 @@ class OutputStencil(KernelCall):
 
 def lower_output_stencil(e: Emitter, n: Node, lhs: ir.Value, rhs: ir.Value, to: TensorType) -> ir.Value | None:
     """A stencil of f32 or f64 whose groups have enough outputs; None where it is none. All have `to`'s dtype."""
-    call, taps = output_stencil(e, to.dtype, n.inputs[1].shape), Taps.of(n.attrs)
-    form = None if call is None else call.form(taps, to)
-    if call is None or form is None:
+    call = output_stencil(e, n, to)
+    if call is None:
         return None
-    kept = e.before_loop.get(n.inputs[1])
+    kept = e.before_loop.get(n)
 
     def packed() -> ir.Value:
         return call.packed(rhs) if kept is None else kept
 
-    lines = call.run(lhs, n.inputs[0].type.with_dtype(to.dtype), packed, taps, form, to)
+    lines = call.run(lhs, n.inputs[0].type.with_dtype(to.dtype), packed, to)
     return reshape(e, lines, TensorType((dims.product(to.shape[:3]), dims.product(to.shape[3:])), to.dtype), to.shape)
 
 
-def output_stencil(e: Emitter, dtype: DType, kernels: Sequence[Dim]) -> OutputStencil | None:
-    """The call for a second operand of this shape."""
+def output_stencil(e: Emitter, n: Node, to: TensorType) -> OutputStencil | None:
+    """The call for a result of this type; None where it is none."""
     assert e.target is not None
-    groups, outputs, each, count = (int(d) for d in kernels)  # type: ignore[arg-type]
-    tile = OutputTile.of(e.target, dtype, outputs)
-    return None if tile is None else OutputStencil(e, dtype, tile, (groups, outputs, each, count))
+    groups, outputs, each, count = (int(d) for d in n.inputs[1].shape)  # type: ignore[arg-type]
+    tile, taps = OutputTile.of(e.target, to.dtype, outputs), Taps.of(n.attrs)
+    if tile is None or max(taps.spacing) > 2:  # results of two phases are stored side by side
+        return None
+    phases, size = Phases.of(taps), to.dtype.bits // 8
+    places = BLOCK_SUMS // size // tile.width // len(phases.which) // tile.places * tile.places
+    one_row = phases.spacing != (1, 1)
+    form = PanelForm.of(phases.taps, phases.counts(*to.shape[3:]), places, STENCIL_PANEL // size, one_row=one_row)
+    return None if form is None else OutputStencil(e, to.dtype, tile, (groups, outputs, each, count), phases, form)
 
 
 class _OutputText:
     """The kernel's function.
 
-    held: channels of a panel; terms: of an iteration; ragged: the last tile has outputs that do not exist.
+    held: channels of a panel; terms: of an iteration, for each phase; ragged: the last tile has outputs that do not
+    exist.
     """
 
     def __init__(
-        self, dtype: DType, tile: OutputTile, form: PanelForm, held: int, *, terms: int, ragged: bool
-    ) -> None:
+        self, dtype: DType, tile: OutputTile, form: PanelForm, held: int, phases: Phases, terms: Sequence[int], *,
+        ragged: bool,
+    ) -> None:  # fmt: skip
         self.t, self.tile = Text(tile.lanes), tile
-        self.one_row, self.terms, self.ragged = form.rows == 1, terms, ragged
+        self.one_row, self.phases, self.terms, self.ragged = form.rows == 1, phases, terms, ragged
         element = self.element = stored_type(dtype)
         self.seen = panels.Seen.of(self.t, element, form, held)
         self.w = Memory("%m_w", element, (ALL_TILES, TERMS, tile.width))
         self.y = Memory("%m_y", element, (ALL_OUTPUTS, PLACES))
         # The last tile and the last square may have places behind the block's.
-        most = -(-form.places // tile.places) * tile.places
-        self.sums = on_stack(self.t, element, (max(most, -(-form.places // tile.lanes) * tile.lanes), tile.width))
+        self.room = max(-(-form.places // n) * n for n in (tile.places, tile.lanes))
+        self.sums = on_stack(self.t, element, (len(phases.which) * self.room, tile.width))
 
     def kernel(self, taken: KernelSignature, numbers: Mapping[Name, Dim]) -> Kernel:
         """One function, its memories first."""
@@ -197,7 +201,7 @@ class _OutputText:
         t.binary("muli", KINDS, TILES, to=ALL_TILES)
         t.binary("muli", CHANNELS, TAPS, to=TERMS)
         t.binary("muli", OUTER, OUTPUTS, to=ALL_OUTPUTS)
-        t.binary("muli", panels.OUT_HEIGHT, panels.OUT_WIDTH, to=PLACES)
+        t.binary("muli", Y_HEIGHT, Y_WIDTH, to=PLACES)
         bindings = iter((*taken.reads, *taken.writes))
         lines = t.binary("muli", t.binary("muli", OUTER, CHANNELS), panels.HEIGHT)
         self.seen.put(lines, t.binary("muli", HELD, TAPS), bindings)
@@ -228,16 +232,19 @@ class _OutputText:
         kernels = t.binary("addi", t.binary("muli", t.binary("remui", outer, KINDS), TILES), tile)
         none = t.index(0)
         zero = t.constant("0.0", t.vector(self.element))
-        with t.loop(none, count, t.index(1)) as place, t.loop(none, t.index(self.tile.width), t.index(t.lanes)) as q:
-            store_vector(t, zero, self.sums, [place, q])
+        for p in range(len(self.phases.which)):
+            with t.loop(none, count, t.index(1)) as place, t.loop(none, t.index(self.tile.width), t.index(t.lanes)) as q:
+                store_vector(t, zero, self.sums, [t.add(place, p * self.room), q])
         with t.loop(none, CHUNKS, t.index(1)) as chunk:
             channel = t.binary("muli", chunk, HELD)
             held = t.binary("minui", t.binary("subi", CHANNELS, channel), HELD)
             line = t.binary("muli", t.binary("addi", first, channel), panels.HEIGHT)
             origin = self.seen.fill(line, held, b)
-            term, terms = t.binary("muli", channel, TAPS), t.binary("muli", held, TAPS)
             with t.loop(none, count, t.index(self.tile.places)) as start:
-                self._tile(kernels, term, terms, self._bases(origin, b, count, start), start)
+                bases = self._bases(origin, b, count, start)
+                for p, seen in enumerate(self.phases.seen):
+                    if len(seen):
+                        self._tile(p, seen, kernels, channel, held, bases, start)
         self._store(outer, tile, b, count)
 
     def _bases(
@@ -256,53 +263,94 @@ class _OutputText:
         return out
 
     def _tile(
-        self, kernels: TextOperand, first: TextOperand, terms: TextOperand, bases: list[TextOperand],
-        start: TextOperand,
+        self, p: int, seen: range, kernels: TextOperand, channel: TextOperand, held: TextOperand,
+        bases: list[TextOperand], start: TextOperand,
     ) -> None:  # fmt: skip
-        """The terms of a chunk, from the first on, for one tile of places, which read from `bases` on."""
+        """The terms of one phase in a chunk, from `channel` on, for one tile of places, which read from `bases` on."""
         t, tile, kind = self.t, self.tile, self.t.vector(self.element)
         cells = [(r, q) for r in range(tile.places) for q in range(tile.vectors)]
-        at = {(r, q): [t.add(start, r), t.index(q * t.lanes)] for r, q in cells}
+        count, before_it = t.index(len(seen)), t.index(seen.start)
+        first = t.binary("addi", t.binary("muli", CHANNELS, before_it), t.binary("muli", channel, count))
+        listed, terms = t.binary("muli", HELD, before_it), t.binary("muli", held, count)
+        to = t.add(start, p * self.room)
+        at = {(r, q): [t.add(to, r), t.index(q * t.lanes)] for r, q in cells}
         before = [load_vector(t, self.sums, at[c]) for c in cells]
         kinds = [kind] * len(cells)
-        term, inside, after = t.carried(t.index(0), terms, t.index(self.terms), before, kinds)
+        term, inside, after = t.carried(t.index(0), terms, t.index(self.terms[p]), before, kinds)
         current = dict(zip(cells, inside, strict=True))
-        for u in range(self.terms):
+        for u in range(self.terms[p]):
             k = t.add(term, u)
-            shift = self.seen.term(k)
+            shift = self.seen.term(t.binary("addi", listed, k))
             row = t.binary("addi", first, k)
             weights = [load_vector(t, self.w, [kernels, row, t.index(q * t.lanes)]) for q in range(tile.vectors)]
             for r, base in enumerate(bases):
-                seen = self.seen.memory.load(t, [t.binary("addi", base, shift)])
-                add_products(t, current, seen, {(r, q): w for q, w in enumerate(weights)}, self.element)
+                x = self.seen.memory.load(t, [t.binary("addi", base, shift)])
+                add_products(t, current, x, {(r, q): w for q, w in enumerate(weights)}, self.element)
         t.close([current[c] for c in cells], kinds)
         for c, v in zip(cells, after, strict=True):
             store_vector(t, v, self.sums, at[c])
 
     def _store(self, outer: TextOperand, tile: TextOperand, b: panels.Block, count: TextOperand) -> None:
         """The sums of a tile's outputs, turned in squares: their places are neighbours in the result."""
-        t, width = self.t, self.tile.width
-        first = t.binary("muli", tile, t.index(width))
+        t = self.t
+        first = t.binary("muli", tile, t.index(self.tile.width))
         line = t.binary("addi", t.binary("muli", outer, OUTPUTS), first)
-        place = t.binary("addi", t.binary("muli", b.row, panels.OUT_WIDTH), b.column)
-        with t.loop(t.index(0), t.index(width), t.index(t.lanes)) as q:
+        down, right = self.phases.spacing
+        with t.loop(t.index(0), t.index(self.tile.width), t.index(t.lanes)) as q:
             exist = t.binary("maxsi", t.binary("subi", t.binary("subi", OUTPUTS, first), q), t.index(0))
+            row = t.binary("addi", line, q)
             with t.loop(t.index(0), count, t.index(t.lanes)) as start:
-                square = [load_vector(t, self.sums, [t.add(start, i), q]) for i in range(t.lanes)]
-                to = [t.binary("addi", line, q), t.binary("addi", place, start)]
                 left = t.binary("subi", count, start)
-                whole = t.compare("uge", left, t.index(t.lanes))
-                if self.ragged:
-                    enough = t.compare("uge", exist, t.index(t.lanes))
-                    whole = t.binary("andi", whole, enough, "i1")
-                lines = turned(t, self.element, square)
-                with t.when(whole):
-                    for i, v in enumerate(lines):
-                        store_vector(t, v, self.y, [t.add(to[0], i), to[1]])
-                with t.when(t.binary("xori", whole, t.constant("true", "i1"), "i1")):
-                    for i, v in enumerate(lines):
-                        have = left
-                        if self.ragged:
-                            here = t.compare("ult", t.index(i), exist)
-                            have = t.select(here, left, t.index(0))
-                        store_vector(t, v, self.y, [t.add(to[0], i), to[1]], t.mask(have))
+                if (down, right) == (1, 1):  # rows that are whole lie one behind the other
+                    place = t.binary("addi", t.binary("muli", b.row, Y_WIDTH), b.column)
+                    self._squares((0,), q, start, row, t.binary("addi", place, start), left, exist)
+                else:
+                    self._rows(q, start, row, b, left, exist)
+
+    def _rows(
+        self, q: TextOperand, start: TextOperand, row: TextOperand, b: panels.Block, left: TextOperand,
+        exist: TextOperand,
+    ) -> None:  # fmt: skip
+        """The rows of the result that a block's row stands for."""
+        t, (down, right) = self.t, self.phases.spacing
+        column = t.binary("muli", t.binary("addi", b.column, start), t.index(right))
+        left = t.binary("minui", t.binary("muli", left, t.index(right)), t.binary("subi", Y_WIDTH, column))
+        for phase in range(down):
+            y_row = t.add(t.binary("muli", b.row, t.index(down)), phase)
+            place = t.binary("addi", t.binary("muli", y_row, Y_WIDTH), column)
+            with t.when(t.compare("ult", y_row, Y_HEIGHT)):
+                mine = tuple(range(phase * right, (phase + 1) * right))
+                self._squares(mine, q, start, row, place, left, exist)
+
+    def _squares(
+        self, phases: tuple[int, ...], q: TextOperand, start: TextOperand, row: TextOperand, place: TextOperand,
+        left: TextOperand, exist: TextOperand,
+    ) -> None:  # fmt: skip
+        """Squares of one phase, or of two whose places alternate: `left` results from `place` on of `exist` outputs."""
+        t, lanes = self.t, self.t.lanes
+        squares = []
+        for p in phases:
+            at = t.add(start, p * self.room)
+            rows = [load_vector(t, self.sums, [t.add(at, i), q]) for i in range(lanes)]
+            squares.append(turned(t, self.element, rows))
+        pairs = zip(*squares, strict=True)
+        lines = [self._alternating(*pair) if len(pair) == 2 else list(pair) for pair in pairs]
+        whole = t.compare("uge", left, t.index(lanes * len(phases)))
+        if self.ragged:
+            whole = t.binary("andi", whole, t.compare("uge", exist, t.index(lanes)), "i1")
+        with t.when(whole):
+            for i, vectors in enumerate(lines):
+                for j, v in enumerate(vectors):
+                    store_vector(t, v, self.y, [t.add(row, i), t.add(place, j * lanes)])
+        with t.when(t.binary("xori", whole, t.constant("true", "i1"), "i1")):
+            for i, vectors in enumerate(lines):
+                have = t.select(t.compare("ult", t.index(i), exist), left, t.index(0)) if self.ragged else left
+                for j, v in enumerate(vectors):
+                    rest = have if j == 0 else t.binary("maxsi", t.binary("subi", have, t.index(j * lanes)), t.index(0))
+                    store_vector(t, v, self.y, [t.add(row, i), t.add(place, j * lanes)], t.mask(rest))
+
+    def _alternating(self, a: TextOperand, b: TextOperand) -> list[TextOperand]:
+        """Elements of both in turn, as two vectors."""
+        t, n = self.t, self.t.lanes
+        ways = [[lane // 2 + half + n * (lane % 2) for lane in range(n)] for half in (0, n // 2)]
+        return [t.op(f"vector.shuffle {{}} {way} : {{}}", [a, b], [t.vector(self.element)] * 2) for way in ways]

@@ -8,22 +8,27 @@ taps, and are a stencil of their own. What is left is one product of what all ta
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
-from itertools import pairwise, product
+from itertools import accumulate, pairwise, product
+
+import numpy as np
 
 from lstm_ir.ir import dims
 from lstm_ir.ir.dims import Dim
 from lstm_ir.ir.graph import Value
-from lstm_ir.ir.types import Shape
+from lstm_ir.ir.leaf import constant
+from lstm_ir.ir.types import DType, Shape
 from lstm_ir.ops.primitive.elementwise import add
 from lstm_ir.ops.primitive.fill import zeros
+from lstm_ir.ops.primitive.gather import take
 from lstm_ir.ops.primitive.linear import dot_general
 from lstm_ir.ops.primitive.reduce import sum
 from lstm_ir.ops.primitive.shape import concat, reshape, stack, transpose
 from lstm_ir.ops.primitive.stencil import Both, Ints, Taps, stencil, stencil_grad
 from lstm_ir.ops.primitive.window import pad, slice, slice_axis
 
+PHASES_APART = 4  # phases that are a stencil each, at most; more are outputs of one; figure not kept
 GROUPS_APART = 16  # groups whose sums of outer products are products of their own, at most; figure not kept
 JOINED = 16  # parts of a concatenation; IREE compiles ones of many more slowly, figure not kept
 
@@ -41,41 +46,104 @@ def edged(x: Value, axis: int, low: Dim, high: Dim) -> Value:
 
 def apart(lhs: Value, rhs: Value, taps: Taps, height: Dim, width: Dim) -> Value:
     """A stencil with a spacing by some without: one for all results that lie a spacing apart, then side by side."""
-    (down, right), sizes = taps.spacing, (height, width)
-    counts = [dims.floordiv(dims.add(d, by - 1), by) for d, by in zip(sizes, taps.spacing, strict=True)]
-    parts = []
-    for a, b in product(range(down), range(right)):
-        mine, which = _of_phase(taps, (a, b))
-        if which:
-            parts.append(stencil(lhs, _of_taps(rhs, which), mine, *counts))
-        else:
-            parts.append(zeros((*lhs.shape[:2], rhs.shape[1], *counts), lhs.dtype))
-    y = reshape(stack(parts, 3), (*parts[0].shape[:3], down, right, *counts))
-    y = transpose(y, (0, 1, 2, 5, 3, 6, 4))
+    spread = Phases.of(taps)
+    counts = spread.counts(height, width)
+    if len(spread.which) > PHASES_APART:
+        every = _of_every_phase(rhs, spread)
+        groups, outputs = rhs.shape[:2]
+        y = stencil(lhs, every, spread.places, *counts)
+        y = reshape(y, (lhs.shape[0], groups, outputs, len(spread.which), *counts))
+    else:
+        parts = []
+        for which, seen in zip(spread.which, spread.seen, strict=True):
+            if which:
+                parts.append(stencil(lhs, of_taps(rhs, which, 3), spread.taps.picked(seen), *counts))
+            else:
+                parts.append(zeros((*lhs.shape[:2], rhs.shape[1], *counts), lhs.dtype))
+        y = stack(parts, 3)
+    return _side_by_side(y, taps.spacing, height, width)
+
+
+def _side_by_side(y: Value, spacing: Both, height: Dim, width: Dim) -> Value:
+    """[N,G,M,phases,..] as [N,G,M,height,width]."""
+    (down, right), counts = spacing, y.shape[4:]
+    y = transpose(reshape(y, (*y.shape[:3], down, right, *counts)), (0, 1, 2, 5, 3, 6, 4))
     y = reshape(y, (*y.shape[:3], dims.mul(counts[0], down), dims.mul(counts[1], right)))
     return slice(y, (0,) * 5, (*y.shape[:3], height, width))
 
 
-def _of_phase(taps: Taps, phase: Both) -> tuple[Taps, list[int]]:
-    """The taps, by their numbers, that results p of p % spacing = phase see, for the result p // spacing."""
-    which, seen = [], []
-    for k, tap in enumerate(zip(taps.rows, taps.columns, strict=True)):
-        at = [p + i - low for p, i, low in zip(phase, tap, taps.low, strict=True)]
-        if all(n % by == 0 for n, by in zip(at, taps.spacing, strict=True)):
-            which.append(k)
-            seen.append([n // by for n, by in zip(at, taps.spacing, strict=True)])
-    if not which:
-        return taps, which
-    first = [min(at) for at in zip(*seen, strict=True)]
-    high = [(h + p + by - 1) // by for h, p, by in zip(taps.high, phase, taps.spacing, strict=True)]
-    rows, columns = (tuple(n - at for n in axis) for axis, at in zip(zip(*seen, strict=True), first, strict=True))
-    low = (-first[0], -first[1])
-    return Taps(rows, columns, taps.strides, low=low, high=(high[0], high[1])), which
+@dataclass(frozen=True)
+class Phases:
+    """Results p of one p % spacing see the same taps, at p // spacing.
+
+    taps: without a spacing, phase by phase. which: for each phase, its taps by their numbers in those that have the
+    spacing; seen: by their numbers in `taps`.
+    """
+
+    taps: Taps
+    spacing: Both
+    which: tuple[Ints, ...]
+
+    @classmethod
+    def of(cls, taps: Taps) -> Phases:
+        """Of taps with a spacing, or without: then there is one phase."""
+        which: list[Ints] = []
+        seen: list[list[int]] = []
+        for phase in product(*map(range, taps.spacing)):
+            mine = []
+            for k, tap in enumerate(zip(taps.rows, taps.columns, strict=True)):
+                at = [p + i - low for p, i, low in zip(phase, tap, taps.low, strict=True)]
+                if all(n % by == 0 for n, by in zip(at, taps.spacing, strict=True)):
+                    mine.append(k)
+                    seen.append([n // by for n, by in zip(at, taps.spacing, strict=True)])
+            which.append(tuple(mine))
+        first = [min(at) for at in zip(*seen, strict=True)]
+        high = [(h + 2 * (by - 1)) // by for h, by in zip(taps.high, taps.spacing, strict=True)]
+        rows, columns = (tuple(n - at for n in axis) for axis, at in zip(zip(*seen, strict=True), first, strict=True))
+        found = Taps(rows, columns, taps.strides, low=(-first[0], -first[1]), high=(high[0], high[1]))
+        return cls(found, taps.spacing, tuple(which))
+
+    @property
+    def seen(self) -> list[range]:
+        """Where each phase's taps stand in `taps`."""
+        ends = [0, *accumulate(map(len, self.which))]
+        return [range(a, b) for a, b in pairwise(ends)]
+
+    @property
+    def order(self) -> Ints:
+        """The taps that have the spacing in the order of `taps`: each is in one phase."""
+        return tuple(k for mine in self.which for k in mine)
+
+    def counts(self, height: Dim, width: Dim) -> tuple[Dim, Dim]:
+        """Results of a phase along each axis; the last may not exist."""
+        high, wide = (
+            dims.floordiv(dims.add(d, by - 1), by) for d, by in zip((height, width), self.spacing, strict=True)
+        )
+        return high, wide
+
+    @property
+    def places(self) -> Taps:
+        """All places that a phase's taps see, each once."""
+        pairs = sorted(set(zip(self.taps.rows, self.taps.columns, strict=True)))
+        rows, columns = zip(*pairs, strict=True)
+        return replace(self.taps, rows=rows, columns=columns)
 
 
-def _of_taps(rhs: Value, which: Sequence[int]) -> Value:
-    """rhs [.., K] with these taps alone."""
-    axis = rhs.rank - 1
+def _of_every_phase(rhs: Value, phases: Phases) -> Value:
+    """[G,M phases,E,places]: of each phase what its taps are multiplied by at each place, zero where it has none."""
+    groups, outputs, each, count = rhs.shape
+    places = list(zip(phases.places.rows, phases.places.columns, strict=True))
+    table = np.full((len(phases.which), len(places)), count, np.int32)  # a tap of zeros, behind all others
+    for a, (which, seen) in enumerate(zip(phases.which, phases.seen, strict=True)):
+        for k, at in zip(which, seen, strict=True):
+            table[a, places.index((phases.taps.rows[at], phases.taps.columns[at]))] = k
+    picked = take(pad(rhs, (0, 0, 0, 0), (0, 0, 0, 1)), constant(table, DType.i32), 3)
+    picked = transpose(picked, (0, 1, 3, 2, 4))
+    return reshape(picked, (groups, dims.mul(outputs, len(phases.which)), each, len(places)))
+
+
+def of_taps(rhs: Value, which: Sequence[int], axis: int) -> Value:
+    """These taps alone, which are an axis of rhs."""
     if list(which) == list(range(rhs.shape[axis])):
         return rhs
     steps = {b - a for a, b in pairwise(which)} or {1}
