@@ -16,8 +16,7 @@ from lstm_ir.backends.lower.beside_products import fuses
 from lstm_ir.ir.graph import Value
 from lstm_ir.ir.types import Shape, TensorType
 
-_SUMS = {"dot_general", "reduce_sum", "reduce_max", "reduce_min", "argmax", "cumsum", "stencil",
-         "stencil_grad"}
+_SUMS = {"dot_general", "reduce_sum", "reduce_max", "reduce_min", "argmax", "cumsum", "stencil", "stencil_grad"}
 
 
 def apart_from_spread(e: Builder, v: ir.Value, value: Value, to: Shape, axes: Sequence[int]) -> ir.Value:

@@ -12,7 +12,7 @@ import numpy as np
 
 from lstm_ir.backends import bindings, process
 from lstm_ir.backends.files import state_file
-from lstm_ir.backends.run import runtime, transfer
+from lstm_ir.backends.run import freed_memory, runtime, transfer
 from lstm_ir.backends.run.by_name import Entries, FixedWeights, instead
 from lstm_ir.backends.run.call_plan import CallPlan, Shapes, remember
 from lstm_ir.backends.run.held_state import HeldState, HeldValue
@@ -67,6 +67,7 @@ class Function:
 
     def plan(self, shapes: Shapes) -> CallPlan:
         """How calls with these shapes run."""
+        freed_memory.seen_shapes()
         bound = self.entry.bound(shapes)
         empty = frozenset(n for n, size in bound.env.items() if size == 0)
         vm = self._vm.get(empty, self._vm[ANY])
@@ -351,6 +352,7 @@ class Session:
             for f in self.entries.values():
                 for plans in (f.plans, f.pure_plans):
                     plans.clear()  # their buffers, which no collector of Python's counts
+            freed_memory.release()
             if self._queue is not None:
                 self._queue.close()
             self._loaded = None

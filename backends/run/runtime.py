@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from lstm_ir.backends import bindings, process
+from lstm_ir.backends.run import freed_memory
 from lstm_ir.backends.run.threads import affinity, stacks
 from lstm_ir.backends.run.tuned import SPIN_MICROSECONDS
 from lstm_ir.backends.targets import cpus
@@ -92,6 +93,7 @@ def _leave_to_threads() -> None:
     """What daemon threads hold is alive at exit, and the bindings would list it."""
     if _process.instance is not None and threading.active_count() > 1:
         bindings.native().disable_leak_checker()
+    freed_memory.leave()
 
 
 process.at_end(farewell=_leave_to_threads)
@@ -123,6 +125,8 @@ def device(word: str) -> Any:
                 if int(m[1]) >= len(listed):
                     raise TargetError(f"device {word}: this machine has {len(listed)} of them")
                 found = driver.create_device(listed[int(m[1])]["device_id"], None)
+            elif name in CPU_DRIVERS:
+                found = freed_memory.device(driver, word)
             else:
                 found = driver.create_device_by_uri(word)
         _devices[word] = found

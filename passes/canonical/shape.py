@@ -8,8 +8,8 @@ from lstm_ir.ir.graph import Node, Value
 from lstm_ir.ir.types import Shape
 from lstm_ir.ops.primitive.broadcast import broadcast_in_dim
 from lstm_ir.ops.primitive.linear import dot_general, free_axes
-from lstm_ir.ops.primitive.shape import concat, reshape, reverse, transpose
 from lstm_ir.ops.primitive.planes import products
+from lstm_ir.ops.primitive.shape import concat, reshape, reverse, transpose
 from lstm_ir.ops.primitive.stencil import Taps
 from lstm_ir.ops.primitive.window import slice as slice_op
 from lstm_ir.ops.primitive.window import slice_axis

@@ -45,7 +45,7 @@ class Machine:
 # how few instructions go with a product. Measured: what tiles and products of
 # an iteration gain stands in docs/kernels.md. Without spare registers LLVM moved 22 of 24 sums of a GRU in int8 in each
 # iteration, 0.40 ms a step of 8 rows and 1024 units in place of 0.29; with 16 registers they gain nothing.
-MANY = Machine(32, (8, 4, 2, 1), 16, 1, False, 8, {1: 8, 2: 8, 3: 8, 4: 6}, 4)
+MANY = Machine(32, (8, 4, 2, 1), 16, 1, False, 8, {1: 8, 2: 8, 3: 8, 4: 6, 5: 5, 6: 4, 7: 3}, 4)
 FEW = Machine(16, (6, 4, 3, 2, 1), 48, 2, True, 4, {1: 8, 2: 6}, 0)  # measured as well
 
 
@@ -118,11 +118,15 @@ PACKED_NUMBERS = 24  # of a packing kernel's call, at most, beside the tensors; 
 SUMS = 3  # vectors of places of the tallest tile. Reasoned: as of a sum of outer products; lower ones have more
 VECTORS = 8  # at most. Reasoned: enough sums for the latency of one
 CHANNEL_BYTES = 128 << 10  # of a block's channels. Reasoned: they stay in L2 while tiles of outputs pass over them
-FILLED = 0.6  # of the lanes of vectors of outputs, from which these are vectors. Reasoned: places fill them better below
+FILLED = (
+    0.6  # of the lanes of vectors of outputs, from which these are vectors. Reasoned: places fill them better below
+)
 BLOCK_SUMS = 12 << 10  # bytes of the sums of a block of places, on the stack. Reasoned: they stay in L1
 STENCIL_PANEL = 12 << 10  # bytes of what a block sees. Reasoned: as much again
 CHUNK_TERMS = 96  # terms of a panel, about: so many weights of a tile stay in L1. Reasoned
-TAP_PLACES = 64  # of a block of a gradient by taps: its cotangent, turned, is on the stack. Reasoned: 16 KB in f32
+# Time of a product in a tile of so many vectors of outputs, relative to four. Reasoned: by loads for each product
+OUTPUT_COST = {1: 1.3, 2: 1.08, 3: 1.02, 4: 1.0, 5: 1.0, 6: 1.02, 7: 1.06}
+TURNED = 16 << 10  # bytes of the cotangent of a block, turned, in a gradient by taps. Reasoned: half of the stack
 TAP_ROWS = 48  # taps of channels of a panel, about. Reasoned
 FEWEST_PLACES = 24  # of a block of a gradient by taps: between blocks sums are in memory. Reasoned
 PLACES = 1024  # of a block, at most. Reasoned: few channels still give several workgroups work

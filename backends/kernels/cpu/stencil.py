@@ -30,7 +30,7 @@ from lstm_ir.backends.kernels.text.statements import Name, TextOperand, argument
 from lstm_ir.backends.kernels.text.text import Text, stored_type
 from lstm_ir.ir import dims
 from lstm_ir.ir.dims import Dim
-from lstm_ir.ir.graph import Graph, Node, Value
+from lstm_ir.ir.graph import Graph, Node
 from lstm_ir.ir.leaf import parameter
 from lstm_ir.ir.loop import Loop
 from lstm_ir.ir.reach import unreached

@@ -20,7 +20,15 @@ from lstm_ir.backends.emit.emitter import Emitter
 from lstm_ir.backends.emit.shapes import reshape
 from lstm_ir.backends.kernels.call.call import KernelCall, ready
 from lstm_ir.backends.kernels.cpu import panel as panels
-from lstm_ir.backends.kernels.cpu.machine import BLOCK_SUMS, CHUNK_TERMS, FILLED, SHARES, STENCIL_PANEL, machine
+from lstm_ir.backends.kernels.cpu.machine import (
+    BLOCK_SUMS,
+    CHUNK_TERMS,
+    FILLED,
+    OUTPUT_COST,
+    SHARES,
+    STENCIL_PANEL,
+    machine,
+)
 from lstm_ir.backends.kernels.cpu.panel import PanelForm
 from lstm_ir.backends.kernels.cpu.register_tile import add_products
 from lstm_ir.backends.kernels.cpu.squares import turned
@@ -63,10 +71,9 @@ class OutputTile:
         vectors = -(-outputs // lanes)
         if lanes < 2 or outputs < FILLED * vectors * lanes:
             return None
-        most = machine(target).output_tiles
-        tiles = -(-vectors // max(most))
-        wide = -(-vectors // tiles)
-        return cls(most[wide], wide, tiles, lanes)
+        have = machine(target).output_tiles
+        wide = min(have, key=lambda n: (-(-vectors // n) * n * OUTPUT_COST[n], -n))
+        return cls(have[wide], wide, -(-vectors // wide), lanes)
 
     @property
     def width(self) -> int:
@@ -101,9 +108,7 @@ class OutputStencil(KernelCall):
     def _bytes(self) -> int:
         return self.dtype.bits // 8
 
-    def run(
-        self, lhs: ir.Value, given: TensorType, packed: Callable[[], ir.Value], to: TensorType
-    ) -> ir.Value:
+    def run(self, lhs: ir.Value, given: TensorType, packed: Callable[[], ir.Value], to: TensorType) -> ir.Value:
         """The dispatch."""
         (groups, outputs, each, count), tile, form = self.kernels, self.tile, self.form
         batch, _, _, height, width = given.shape
@@ -233,7 +238,10 @@ class _OutputText:
         none = t.index(0)
         zero = t.constant("0.0", t.vector(self.element))
         for p in range(len(self.phases.which)):
-            with t.loop(none, count, t.index(1)) as place, t.loop(none, t.index(self.tile.width), t.index(t.lanes)) as q:
+            with (
+                t.loop(none, count, t.index(1)) as place,
+                t.loop(none, t.index(self.tile.width), t.index(t.lanes)) as q,
+            ):
                 store_vector(t, zero, self.sums, [t.add(place, p * self.room), q])
         with t.loop(none, CHUNKS, t.index(1)) as chunk:
             channel = t.binary("muli", chunk, HELD)
@@ -247,9 +255,7 @@ class _OutputText:
                         self._tile(p, seen, kernels, channel, held, bases, start)
         self._store(outer, tile, b, count)
 
-    def _bases(
-        self, origin: TextOperand, b: panels.Block, count: TextOperand, start: TextOperand
-    ) -> list[TextOperand]:
+    def _bases(self, origin: TextOperand, b: panels.Block, count: TextOperand, start: TextOperand) -> list[TextOperand]:
         """Where each place of a tile reads first; those behind the last one read as it does."""
         t, last = self.t, self.t.binary("subi", count, self.t.index(1))
         out: list[TextOperand] = []

@@ -17,7 +17,7 @@ from lstm_ir.backends.emit.emitter import Emitter
 from lstm_ir.backends.emit.shapes import reshape
 from lstm_ir.backends.kernels.call.call import KernelCall, ready
 from lstm_ir.backends.kernels.cpu import panel as panels
-from lstm_ir.backends.kernels.cpu.machine import FEWEST_PLACES, STENCIL_PANEL, TAP_PLACES, TAP_ROWS
+from lstm_ir.backends.kernels.cpu.machine import FEWEST_PLACES, STENCIL_PANEL, TAP_ROWS, TURNED
 from lstm_ir.backends.kernels.cpu.panel import PanelForm
 from lstm_ir.backends.kernels.cpu.register_tile import add_products
 from lstm_ir.backends.kernels.cpu.squares import turned
@@ -61,7 +61,9 @@ def lower_stencil_taps(e: Emitter, n: Node, lhs: ir.Value, ct: ir.Value, to: Ten
     tile = OutputTile.of(e.target, to.dtype, outputs)
     if tile is None:
         return None
-    form = PanelForm.of(taps, (b.shape[3], b.shape[4]), TAP_PLACES, STENCIL_PANEL // (to.dtype.bits // 8))
+    size = to.dtype.bits // 8
+    places = TURNED // size // tile.width // tile.lanes * tile.lanes
+    form = PanelForm.of(taps, (b.shape[3], b.shape[4]), places, STENCIL_PANEL // size)
     if form is None or form.places < FEWEST_PLACES:
         return None
     return StencilTaps(e, to.dtype, tile, form, (groups, outputs, each, count)).run(lhs, a, ct, b)
@@ -209,9 +211,7 @@ class _TapsText:
     def _not(self, yes: TextOperand) -> TextOperand:
         return self.t.binary("xori", yes, self.t.constant("true", "i1"), "i1")
 
-    def _tile(
-        self, to: TextOperand, origin: TextOperand, row: TextOperand, rows: TextOperand, b: panels.Block
-    ) -> None:
+    def _tile(self, to: TextOperand, origin: TextOperand, row: TextOperand, rows: TextOperand, b: panels.Block) -> None:
         """One tile over the places of a block; those of its rows that do not exist repeat the last."""
         t, tile, kind = self.t, self.tile, self.t.vector(self.element)
         none, one = t.index(0), t.index(1)

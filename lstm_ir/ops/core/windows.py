@@ -16,9 +16,8 @@ from lstm_ir.ir.dims import Dim
 from lstm_ir.ir.graph import Value
 from lstm_ir.ir.opdef import Attr, need, need_at_least
 from lstm_ir.ir.types import Shape
-from lstm_ir.ops.primitive.shape import reshape, transpose
 from lstm_ir.ops.primitive.stencil import Taps
-from lstm_ir.ops.primitive.window import pad, slice_axis
+from lstm_ir.ops.primitive.window import pad
 
 Ints = tuple[int, ...]
 ATTRS = {"strides": Attr("ints"), "padding_low": Attr("ints"), "padding_high": Attr("ints")}

@@ -97,7 +97,9 @@ def _need_room(taps: Taps, sizes: Sequence[Dim], results: Sequence[Dim]) -> None
         edges = taps.low[k] + taps.high[k]
         last = dims.mul(dims.add(wanted, -1), taps.strides[k])
         room = dims.add(dims.add(spread, edges), dims.mul(last, -1))
-        said = f"{wanted} {what} from {taps.reach[k]} on do not fit {size} with {taps.low[k]} and {taps.high[k]} around it"
+        said = (
+            f"{wanted} {what} from {taps.reach[k]} on do not fit {size} with {taps.low[k]} and {taps.high[k]} around it"
+        )
         if wanted != 0 and size != 0:
             need_at_least(room, taps.reach[k] + 1, said)
 

@@ -1,0 +1,49 @@
+"""Memory that a CPU's calls have freed, results among it, which later calls of equal sizes take again.
+
+What the C library gives back to the system at the end of a call comes without pages at the next one: a convolution
+with 1.2 MB of results takes 1.95 ms in a process where that happens, 0.64 with its memory kept. IREE's allocator keeps
+buffers of equal size, up to a number and to bytes; it prefers none that it has kept for long, so all are let go now
+and then, after so many new combinations of sizes, and where a session is closed.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import itertools
+from typing import Any
+
+from lstm_ir.backends import bindings
+from lstm_ir.backends.run.tuned import FREED_BYTES, FREED_COUNT, FREED_SHAPES
+
+_SPEC = f"caching:*=*;{FREED_BYTES};{FREED_COUNT}"
+_devices: list[Any] = []
+_shapes = itertools.count(1)
+
+
+def device(driver: Any, word: str) -> Any:
+    """The driver's device, with such memory.
+
+    It is never freed: arrays that the interpreter drops after it, as those of `sys`, return their memory to it.
+    """
+    made = driver.create_device_by_uri(word, [_SPEC])
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(made))
+    _devices.append(made)
+    return made
+
+
+def leave() -> None:
+    """At the end of the process: the bindings would list the devices."""
+    if _devices:
+        bindings.native().disable_leak_checker()
+
+
+def seen_shapes() -> None:
+    """A combination of sizes that an entry has no plan for."""
+    if next(_shapes) % FREED_SHAPES == 0:
+        release()
+
+
+def release() -> None:
+    """Give back to the system what no array uses."""
+    for made in _devices:
+        made.allocator.trim()
