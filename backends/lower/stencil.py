@@ -42,19 +42,19 @@ def _stencil_grad(e: Emitter, n: Node, lhs: ir.Value, ct: ir.Value) -> ir.Value:
     return e.convert(out, to, n.types[0].dtype)
 
 
-def _in_sum_type(e: Emitter, n: Node, *values: ir.Value) -> list[ir.Value]:
-    to = sum_type(n.types[0])
-    pairs = zip(values, n.inputs, strict=True)
-    return [apart(e, e.convert(v, x.type, to.dtype), x, to.dtype) for v, x in pairs]
+def _in_sum_type(e: Emitter, n: Node, lhs: ir.Value, rhs: ir.Value) -> tuple[ir.Value, ir.Value]:
+    dtype = sum_type(n.types[0]).dtype
+    x, y = n.inputs
+    return apart(e, e.convert(lhs, x.type, dtype), x, dtype), apart(e, e.convert(rhs, y.type, dtype), y, dtype)
 
 
 def _operands(n: Node, to: TensorType) -> list[Value]:
     return [parameter(f"x{k}", v.type.with_dtype(to.dtype)) for k, v in enumerate(n.inputs)]
 
 
-def _by_others(e: Emitter, n: Node, given: list[Value], out: Value, values: list[ir.Value]) -> ir.Value:
+def _by_others(e: Emitter, n: Node, given: list[Value], out: Value, pair: tuple[ir.Value, ir.Value]) -> ir.Value:
     """By other primitives."""
-    (found,) = e.graph(Graph("stencil", given, [out]), values)
+    (found,) = e.graph(Graph("stencil", given, [out]), list(pair))
     if e.target is not None and e.target.kind == "cpu" and meets_a_mask(e, n):
         found = e.barrier(found, out.type)
     return found

@@ -9,15 +9,21 @@ and then, after so many new combinations of sizes, and where a session is closed
 from __future__ import annotations
 
 import ctypes
-import itertools
+from dataclasses import dataclass
 from typing import Any
 
 from lstm_ir.backends import bindings
 from lstm_ir.backends.run.tuned import FREED_BYTES, FREED_COUNT, FREED_SHAPES
 
+
+@dataclass(slots=True)
+class _Counts:
+    shapes: int = 0  # new combinations of sizes since the start
+
+
 _SPEC = f"caching:*=*;{FREED_BYTES};{FREED_COUNT}"
 _devices: list[Any] = []
-_shapes = itertools.count(1)
+_seen = _Counts()
 
 
 def device(driver: Any, word: str) -> Any:
@@ -39,7 +45,8 @@ def leave() -> None:
 
 def seen_shapes() -> None:
     """A combination of sizes that an entry has no plan for."""
-    if next(_shapes) % FREED_SHAPES == 0:
+    _seen.shapes += 1
+    if _seen.shapes % FREED_SHAPES == 0:
         release()
 
 

@@ -20,7 +20,7 @@ DEFAULTS = ("Attr", "define", "_define")  # numbers among their operands are an 
 KINDS: dict[str, dict[str, str]] = {
     # found by measuring, or reasoned where nothing was measured: from which size on another form gains
     "tuned": {
-        "lstm_ir/ops/primitive/stencil.py": "GROUPS_APART JOINED",
+        "lstm_ir/ops/primitive/planes.py": "PHASES_APART GROUPS_APART JOINED",
         "lstm_ir/ops/scan/tuned.py": ALL,
         "lstm_ir/serving/large_work.py": "LARGE TENSOR_BYTES",
         "passes/tuned.py": ALL,

@@ -299,7 +299,7 @@ bad_of(
 bad_of("stencil", (lambda: stencil(_in(2, 3, 1, 4, 6), _in(3, 2, 1, 3), NEAR, 4, 3), "4 rows from 2 on do not fit"))
 BOTH_WAYS = replace(NEAR, strides=(2, 1), spacing=(3, 1))
 bad_of("stencil", (lambda: stencil(_in(2, 3, 1, 4, 6), _in(3, 2, 1, 3), BOTH_WAYS, 2, 3), "one of both is 1"))
-bad_of("stencil_grad", (lambda: stencil_grad(_in(2, 3, 1, 4, 6), _in(1, 3, 2, 3, 3), NEAR), "1 rows of ct"))
+bad_of("stencil_grad", (lambda: stencil_grad(_in(2, 3, 1, 4, 6), _in(1, 3, 2, 3, 3), NEAR), "2 rows of lhs, 1 of ct"))
 bad_of("stencil", (lambda: stencil(_in(2, 3, 1, 4, 6), _in(3, 2, 1, 2), NEAR, 3, 3), "for 2 taps"))
 bad_of("max_pool", (lambda: li.max_pool1d(_in(2, 3, 9), 3, padding=3), "paddings 3 and 3 are not in 0..2"))
 bad_of("max_pool", (lambda: li.max_pool2d(_in(2, 3, 9), 3), "takes .* of rank 4 for 2 axes"))

@@ -151,6 +151,7 @@ NO_JUMPS = {  # for floats
     "exponential_minus_one", "log", "log_plus_one", "erf", "logistic", "tanh", "sine", "cosine", "sqrt", "rsqrt",
     "reshape", "transpose", "reverse", "concatenate", "reduce_sum", "cumsum", "slice", "pad", "dynamic_slice",
     "dynamic_update_slice", "dot_general", "gather", "scatter_add", "scan", "stencil",
+    "stencil_grad",
 }  # fmt: skip
 NO_FLOATS = {"and", "or", "xor", "not", "shift_left", "shift_right_logical", "shift_right_arithmetic"}
 

@@ -118,9 +118,7 @@ PACKED_NUMBERS = 24  # of a packing kernel's call, at most, beside the tensors; 
 SUMS = 3  # vectors of places of the tallest tile. Reasoned: as of a sum of outer products; lower ones have more
 VECTORS = 8  # at most. Reasoned: enough sums for the latency of one
 CHANNEL_BYTES = 128 << 10  # of a block's channels. Reasoned: they stay in L2 while tiles of outputs pass over them
-FILLED = (
-    0.6  # of the lanes of vectors of outputs, from which these are vectors. Reasoned: places fill them better below
-)
+FILLED = 0.6  # of the lanes of vectors, from which outputs are vectors. Reasoned: places fill them better below
 BLOCK_SUMS = 12 << 10  # bytes of the sums of a block of places, on the stack. Reasoned: they stay in L1
 STENCIL_PANEL = 12 << 10  # bytes of what a block sees. Reasoned: as much again
 CHUNK_TERMS = 96  # terms of a panel, about: so many weights of a tile stay in L1. Reasoned

@@ -120,7 +120,7 @@ def put_known(t: Text, numbers: Mapping[Name, Dim]) -> None:
 
 
 @dataclass(frozen=True)
-class Block:
+class ResultBlock:
     """A block of results: where it begins, how many rows and columns it has."""
 
     row: TextOperand
@@ -134,13 +134,13 @@ def blocks(t: Text) -> tuple[TextOperand, TextOperand]:
     return t.binary("ceildivui", OUT_HEIGHT, ROWS), t.binary("ceildivui", OUT_WIDTH, COLUMNS)
 
 
-def block(t: Text, number: TextOperand, across: TextOperand) -> Block:
+def block(t: Text, number: TextOperand, across: TextOperand) -> ResultBlock:
     """The block of this number, of which so many are side by side."""
     row = t.binary("muli", t.binary("divui", number, across), ROWS)
     column = t.binary("muli", t.binary("remui", number, across), COLUMNS)
     rows = t.binary("minui", t.binary("subi", OUT_HEIGHT, row), ROWS)
     columns = t.binary("minui", t.binary("subi", OUT_WIDTH, column), COLUMNS)
-    return Block(row, column, rows, columns)
+    return ResultBlock(row, column, rows, columns)
 
 
 @dataclass(frozen=True)
@@ -174,7 +174,7 @@ class Seen:
             t.binary("addi", terms, zero, to=argument("table"))
             t.put(self.table.subspan(next(bindings), zero))
 
-    def fill(self, line: TextOperand, channels: TextOperand, b: Block) -> TextOperand:
+    def fill(self, line: TextOperand, channels: TextOperand, b: ResultBlock) -> TextOperand:
         """Where the first place of a block is read in the first of these channels, whose first row is a line of x."""
         t = self.t
         if self.table is not None:
@@ -200,7 +200,7 @@ class Seen:
         return t.op("arith.index_cast {} : i32 to index", self.table.load(t, [k]))
 
 
-def copy(t: Text, x: Memory, line: TextOperand, channels: TextOperand, b: Block, panel: Memory) -> None:
+def copy(t: Text, x: Memory, line: TextOperand, channels: TextOperand, b: ResultBlock, panel: Memory) -> None:
     """The panel of a block; line: the first row of the first of these channels in x [lines, WIDTH].
 
     What is stored behind a row is overwritten by the next one; the last one needs a vector's room.

@@ -61,9 +61,9 @@ def lower_stencil(e: Emitter, n: Node, lhs: ir.Value, rhs: ir.Value, to: TensorT
     found = lower_output_stencil(e, n, lhs, rhs, to)
     if found is not None or Taps.of(n.attrs).spacing != (1, 1):
         return found
-    whole = parameter("x", a)
-    planes = Planes.of(whole, Taps.of(n.attrs), *to.shape[3:])
-    (lhs,) = e.graph(Graph("planes", [whole], [planes.value]), [lhs])
+    seen = parameter("x", a)
+    planes = Planes.of(seen, Taps.of(n.attrs), *to.shape[3:])
+    (lhs,) = e.graph(Graph("planes", [seen], [planes.value]), [lhs])
     batch, groups, each, count, high, across = planes.value.shape
     height, width = to.shape[3:]
     places = dims.add(dims.mul(dims.add(height, -1), across), width)
@@ -92,11 +92,11 @@ def pack_before(e: Emitter, loop: Loop, consts: list[ir.Value]) -> dict[Node, ir
             continue
         if v.dtype in (DType.f32, DType.f64) and v.type.is_static and 0 not in v.shape:
             (value,) = e.graph(Graph("kernels", loop.const_params, [v]), consts)
-            call = output_stencil(e, n, n.types[0])
-            if call is None and Taps.of(n.attrs).spacing == (1, 1):
-                call = Stencil(e, v.dtype, 1, v.shape, 1)
-            if call is not None:
-                out[n] = call.packed(value)
+            many = output_stencil(e, n, n.types[0])
+            if many is not None:
+                out[n] = many.packed(value)
+            elif Taps.of(n.attrs).spacing == (1, 1):
+                out[n] = Stencil(e, v.dtype, 1, v.shape, 1).packed(value)
     return out
 
 

@@ -167,7 +167,7 @@ def lower_output_stencil(e: Emitter, n: Node, lhs: ir.Value, rhs: ir.Value, to: 
 def output_stencil(e: Emitter, n: Node, to: TensorType) -> OutputStencil | None:
     """The call for a result of this type; None where it is none."""
     assert e.target is not None
-    groups, outputs, each, count = (int(d) for d in n.inputs[1].shape)  # type: ignore[arg-type]
+    groups, outputs, each, count = (int(d) for d in n.inputs[1].shape)
     tile, taps = OutputTile.of(e.target, to.dtype, outputs), Taps.of(n.attrs)
     if tile is None or max(taps.spacing) > 2:  # results of two phases are stored side by side
         return None
@@ -229,7 +229,7 @@ class _OutputText:
             outer, number = t.binary("divui", place, each), t.binary("remui", place, each)
             self._unit(outer, tile, panels.block(t, number, across))
 
-    def _unit(self, outer: TextOperand, tile: TextOperand, b: panels.Block) -> None:
+    def _unit(self, outer: TextOperand, tile: TextOperand, b: panels.ResultBlock) -> None:
         """One tile of outputs over a block, some channels after the other."""
         t = self.t
         count = t.binary("muli", b.rows, b.columns)
@@ -238,11 +238,9 @@ class _OutputText:
         none = t.index(0)
         zero = t.constant("0.0", t.vector(self.element))
         for p in range(len(self.phases.which)):
-            with (
-                t.loop(none, count, t.index(1)) as place,
-                t.loop(none, t.index(self.tile.width), t.index(t.lanes)) as q,
-            ):
-                store_vector(t, zero, self.sums, [t.add(place, p * self.room), q])
+            with t.loop(none, count, t.index(1)) as place:
+                for q in range(self.tile.vectors):
+                    store_vector(t, zero, self.sums, [t.add(place, p * self.room), t.index(q * t.lanes)])
         with t.loop(none, CHUNKS, t.index(1)) as chunk:
             channel = t.binary("muli", chunk, HELD)
             held = t.binary("minui", t.binary("subi", CHANNELS, channel), HELD)
@@ -255,7 +253,9 @@ class _OutputText:
                         self._tile(p, seen, kernels, channel, held, bases, start)
         self._store(outer, tile, b, count)
 
-    def _bases(self, origin: TextOperand, b: panels.Block, count: TextOperand, start: TextOperand) -> list[TextOperand]:
+    def _bases(
+        self, origin: TextOperand, b: panels.ResultBlock, count: TextOperand, start: TextOperand
+    ) -> list[TextOperand]:
         """Where each place of a tile reads first; those behind the last one read as it does."""
         t, last = self.t, self.t.binary("subi", count, self.t.index(1))
         out: list[TextOperand] = []
@@ -296,7 +296,7 @@ class _OutputText:
         for c, v in zip(cells, after, strict=True):
             store_vector(t, v, self.sums, at[c])
 
-    def _store(self, outer: TextOperand, tile: TextOperand, b: panels.Block, count: TextOperand) -> None:
+    def _store(self, outer: TextOperand, tile: TextOperand, b: panels.ResultBlock, count: TextOperand) -> None:
         """The sums of a tile's outputs, turned in squares: their places are neighbours in the result."""
         t = self.t
         first = t.binary("muli", tile, t.index(self.tile.width))
@@ -314,7 +314,7 @@ class _OutputText:
                     self._rows(q, start, row, b, left, exist)
 
     def _rows(
-        self, q: TextOperand, start: TextOperand, row: TextOperand, b: panels.Block, left: TextOperand,
+        self, q: TextOperand, start: TextOperand, row: TextOperand, b: panels.ResultBlock, left: TextOperand,
         exist: TextOperand,
     ) -> None:  # fmt: skip
         """The rows of the result that a block's row stands for."""

@@ -168,8 +168,8 @@ class _TapsText:
         high = t.binary("minui", t.binary("addi", low, share), CHUNKS)
         top = t.binary("muli", rest, of_tile)
         zero = t.constant("0.0", t.vector(self.element))
-        bounds = [t.binary("addi", top, t.binary("muli", n, ROWS)) for n in (low, high)]
-        with t.loop(*bounds, one) as row, t.loop(none, t.index(self.tile.width), t.index(t.lanes)) as q:
+        start, end = (t.binary("addi", top, t.binary("muli", n, ROWS)) for n in (low, high))
+        with t.loop(start, end, one) as row, t.loop(none, t.index(self.tile.width), t.index(t.lanes)) as q:
             store_vector(t, zero, self.sums, [row, q])
         down, across = panels.blocks(t)
         blocks = t.binary("muli", down, across)
@@ -190,7 +190,7 @@ class _TapsText:
         with t.loop(low, high, one) as chunk:
             self._store(kind, first, chunk, t.binary("addi", top, t.binary("muli", chunk, ROWS)))
 
-    def _turn(self, outer: TextOperand, first: TextOperand, b: panels.Block) -> None:
+    def _turn(self, outer: TextOperand, first: TextOperand, b: panels.ResultBlock) -> None:
         """The cotangent of a block, place by place; outputs that do not exist repeat the last."""
         t, none = self.t, self.t.index(0)
         count = t.binary("muli", b.rows, b.columns)
@@ -211,7 +211,9 @@ class _TapsText:
     def _not(self, yes: TextOperand) -> TextOperand:
         return self.t.binary("xori", yes, self.t.constant("true", "i1"), "i1")
 
-    def _tile(self, to: TextOperand, origin: TextOperand, row: TextOperand, rows: TextOperand, b: panels.Block) -> None:
+    def _tile(
+        self, to: TextOperand, origin: TextOperand, row: TextOperand, rows: TextOperand, b: panels.ResultBlock
+    ) -> None:
         """One tile over the places of a block; those of its rows that do not exist repeat the last."""
         t, tile, kind = self.t, self.tile, self.t.vector(self.element)
         none, one = t.index(0), t.index(1)

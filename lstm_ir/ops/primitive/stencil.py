@@ -193,12 +193,14 @@ STENCIL_GRAD = define("stencil_grad", "lhs ct", attrs=ATTRS, types=_grad_types, 
 
 def stencil(lhs: Value, rhs: Value, taps: Taps, height: Dim, width: Dim) -> Value:
     """lhs [N,G,E,H,W] with rhs [G,M,E,K] -> [N,G,M,height,width]."""
-    return make(STENCIL, lhs, rhs, **taps.attrs, height=height, width=width).values[0]
+    attrs: dict[str, Any] = {**taps.attrs, "height": height, "width": width}
+    return make(STENCIL, lhs, rhs, **attrs).values[0]
 
 
 def stencil_grad(lhs: Value, ct: Value, taps: Taps) -> Value:
     """The gradient of rhs, [G,M,E,K]: lhs [N,G,E,H,W] and the result's cotangent [N,G,M,height,width]."""
-    return make(STENCIL_GRAD, lhs, ct, **taps.attrs).values[0]
+    attrs: dict[str, Any] = {**taps.attrs}
+    return make(STENCIL_GRAD, lhs, ct, **attrs).values[0]
 
 
 def by_lhs(ct: Value, rhs: Value, taps: Taps, height: Dim, width: Dim) -> Value:

@@ -6,9 +6,9 @@
 `saved` are the carries that go into each step, and what cheap ops do not give again, stacked by a
 twin of the forward loop that takes its place. The sums over all steps that a constant's gradient is
 leave the loop where the constant is an operand of a product, multiplies a batch (of convolutions) or is broadcast:
-their terms are stacked, and one product, one gradient of the batch of all steps or one sum follows. With `remat` the loop is first cut into
-segments (remat.py). A loop with a matrix state is differentiated through its chunks (chunkwise.py), which save a state
-for each chunk.
+their terms are stacked, and one product, gradient of the batch of all steps or sum follows. With `remat` the loop is
+first cut into segments (remat.py). A loop with a matrix state is differentiated through its chunks (chunkwise.py),
+which save a state for each chunk.
 """
 
 from __future__ import annotations
