@@ -5,10 +5,11 @@
     python benchmarks/cells.py --cell min_gru --cell slstm --point 200,8,128 --mode inference --limit 120
 
 Points are T,B,H; x has H columns too. A training step is the gradient of sum(y^2) by all weights, which change from
-call to call. Runners take turns (lstm_ir.measurement.side_by_side); results are compared before, and a point where they
-differ is left out. A runner that is not ready after `--limit` seconds is left out, and named. Sizes are numbers for
-all. With `-o` the figures of this run take the place of those in the file that have the same cell, point and mode.
-With `--device cuda` torch runs there too; JAX runs on the device that it chooses itself.
+call to call. Runners take turns (lstm_ir.measurement.side_by_side); results are compared before: a peer that differs is
+left out where another one agrees with ours, else the point is. A runner that is not ready after `--limit` seconds is
+left out, and named. Sizes are numbers for all. With `-o` the figures of this run take the place of those in the file
+that have the same cell, point and mode. With `--device cuda` torch runs there too; JAX runs on the device that it
+chooses itself.
 """
 
 import json
@@ -25,7 +26,7 @@ import click
 import numpy as np
 
 import lstm_ir as li
-from lstm_ir.bench.measure import DifferentError, confirm
+from lstm_ir.bench.measure import APART, DifferentError, confirm
 from lstm_ir.cli.files import OutputFile
 from lstm_ir.measurement.differences import largest, relative
 from lstm_ir.measurement.machine import cores, machine
@@ -185,6 +186,11 @@ def measure(point: Point, runners: tuple[str, ...], seconds: float, turns: int, 
             continue
         ready[name], compiled[name] = runner.run, time.perf_counter() - start
     errors = {w: largest(relative(out[k], a) for k, a in found[OURS].items()) for w, out in found.items() if w != OURS}
+    others = {w: e for w, e in errors.items() if not e <= APART}
+    if len(others) < len(errors):  # a peer that all the rest contradict is left out, and named
+        for w, e in others.items():
+            missing[w] = f"results are others, by {e:.1g} of the largest"
+            del ready[w], errors[w]
     confirm(f"{point.cell} {point.T},{point.B},{point.H} {MODES[point.training]}", errors)
     times = interleaved(ready, calls, seconds, turns) if len(ready) > 1 else Times({})
     return {

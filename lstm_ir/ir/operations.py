@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import prod
+
 from lstm_ir.ir import dims
 from lstm_ir.ir.dims import Dim
 from lstm_ir.ir.graph import Graph, Node
@@ -33,10 +35,10 @@ def _of(n: Node) -> Dim:
         return dims.product((2, *n.types[0].shape, *over))
     if n.op.name == "stencil":
         _, _, each, taps = n.inputs[1].shape
-        return dims.product((2, *n.types[0].shape, each, taps))
+        return dims.floordiv(dims.product((2, *n.types[0].shape, each, taps)), prod(n.attrs["spacing"]))
     if n.op.name == "stencil_grad":
         batch, *_, height, width = n.inputs[1].shape
-        return dims.product((2, *n.types[0].shape, batch, height, width))
+        return dims.floordiv(dims.product((2, *n.types[0].shape, batch, height, width)), prod(n.attrs["spacing"]))
     if Trait.elementwise in n.op.traits:
         return dims.product(n.types[0].shape)
     return 0

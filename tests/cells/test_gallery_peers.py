@@ -91,6 +91,19 @@ def test_a_runner_that_fails_or_waits_is_named(monkeypatch: pytest.MonkeyPatch) 
     assert r["ratio"] is None
 
 
+def test_a_peer_whose_results_all_others_contradict_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = benchmark()
+    of = {w: made.Runner(lambda call: None, lambda out, y=y: {"y": np.full(1, y)}) for w, y in (("x", 1.0), ("z", 3.0))}
+    makers = {made.OURS: lambda _: of["x"], "a": lambda _: of["x"], "b": lambda _: of["z"]}
+    monkeypatch.setattr(made, "MAKERS", makers)
+    point = made.Point("ind_rnn", 2, 1, 8, False)
+    r = made.measure(point, ("a", "b"), 0.01, 1, 5.0)
+    assert r["missing"] == {"b": "results are others, by 2 of the largest"}
+    assert r["median_ms"].keys() == {made.OURS, "a"}
+    with pytest.raises(made.DifferentError, match="b by 2"):  # nobody else says which is right
+        made.measure(point, ("b",), 0.01, 1, 5.0)
+
+
 def test_figures_of_another_machine_are_refused(tmp_path: Path) -> None:
     need("torch", "jax")  # whose versions are part of the machine
     path = tmp_path / "measured.json"

@@ -35,4 +35,5 @@ def publishable(graph: Graph) -> int:
             found += rows in called or not of_rows
         else:
             found += n.op.name == "scan" or (n.op.name == "stencil" and n.inputs[0] in called)
+            found += n.op.name == "stencil_grad" and any(v in called for v in n.inputs)
     return found

@@ -19,6 +19,7 @@ from lstm_ir.backends.kernels.call.call import KernelCall, ready
 from lstm_ir.backends.kernels.cpu import panel as panels
 from lstm_ir.backends.kernels.cpu.machine import FEWEST_PLACES, STENCIL_PANEL, TAP_ROWS, TURNED
 from lstm_ir.backends.kernels.cpu.panel import PanelForm
+from lstm_ir.backends.kernels.cpu.products import given
 from lstm_ir.backends.kernels.cpu.register_tile import add_products
 from lstm_ir.backends.kernels.cpu.squares import turned
 from lstm_ir.backends.kernels.cpu.stencil_outputs import OutputTile
@@ -54,7 +55,7 @@ def lower_stencil_taps(e: Emitter, n: Node, lhs: ir.Value, ct: ir.Value, to: Ten
     taps = Taps.of(n.attrs)
     if to.dtype not in (DType.f32, DType.f64) or not to.is_static or not e.at_top or taps.spacing != (1, 1):
         return None
-    if 0 in a.shape or 0 in b.shape or 0 in to.shape:
+    if 0 in a.shape or 0 in b.shape or 0 in to.shape or (e.options.helpers and not (given(lhs) or given(ct))):
         return None
     assert e.target is not None
     groups, outputs, each, count = (int(d) for d in to.shape)  # type: ignore[arg-type]

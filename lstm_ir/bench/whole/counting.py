@@ -21,10 +21,10 @@ def products(graph: Any) -> float:
                 over = [n.inputs[0].shape[a] for a in n.attrs["lhs_contracting_dimensions"]]
                 total += _product((2, *n.types[0].shape, *over))
             elif n.op.name == "stencil":
-                total += _product((2, *n.types[0].shape, *n.inputs[1].shape[2:]))
+                total += _product((2, *n.types[0].shape, *n.inputs[1].shape[2:])) / _product(n.attrs["spacing"])
             elif n.op.name == "stencil_grad":
                 batch, *_, height, width = n.inputs[1].shape
-                total += _product((2, *n.types[0].shape, batch, height, width))
+                total += _product((2, *n.types[0].shape, batch, height, width)) / _product(n.attrs["spacing"])
         return total
 
     return count(for_target(None).run(graph, None).graph)
