@@ -69,8 +69,8 @@ def test_a_point_is_measured_and_kept(training: bool, tmp_path: Path) -> None:
     assert all(worst < 1e-4 for worst in r["errors"].values())
     assert r["interval"][0] <= r["ratio"] <= r["interval"][1]
     assert not r["missing"]
-    made.save(path, [r, {**r, "T": 1000, "B": 1, "ratio": 7.0}])
-    made.save(path, [{**r, "ratio": 5.0}])
+    made.save(path, "cpu", [r, {**r, "T": 1000, "B": 1, "ratio": 7.0}])
+    made.save(path, "cpu", [{**r, "ratio": 5.0}])
     assert [p["ratio"] for p in json.loads(path.read_text())["points"]] == [5.0, 7.0]
 
 

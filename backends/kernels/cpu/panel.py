@@ -88,8 +88,8 @@ class PanelForm:
 
     @property
     def direct(self) -> bool:
-        """Whether one tap reads lhs as it is."""
-        return len(self.taps) == 1 and (*self.taps.reach, *self.taps.low) == (0, 0, 0, 0) and min(self.taps.high) >= 0
+        """Whether one tap reads lhs as it is, and nothing behind it."""
+        return len(self.taps) == 1 and (*self.taps.reach, *self.taps.low) == (0, 0, 0, 0) and max(self.taps.high) <= 0
 
     def numbers(self, lhs: tuple[Dim, Dim], sizes: tuple[Dim, Dim]) -> list[Dim]:
         """Those that NUMBERS name."""

@@ -23,6 +23,7 @@ from lstm_ir.backends.kernels.cpu.machine import CHANNEL_BYTES, PLACES, SHARES, 
 from lstm_ir.backends.kernels.cpu.products import given
 from lstm_ir.backends.kernels.cpu.register_tile import add_products
 from lstm_ir.backends.kernels.cpu.stencil_outputs import lower_output_stencil, output_stencil
+from lstm_ir.backends.kernels.cpu.stencil_places import place_stencil
 from lstm_ir.backends.kernels.cpu.workers import workers
 from lstm_ir.backends.kernels.text.kernel import Kernel, KernelSignature, called_by_iree
 from lstm_ir.backends.kernels.text.memory import Memory, load_vector, store_vector
@@ -61,6 +62,9 @@ def lower_stencil(e: Emitter, n: Node, lhs: ir.Value, rhs: ir.Value, to: TensorT
     found = lower_output_stencil(e, n, lhs, rhs, to)
     if found is not None or Taps.of(n.attrs).spacing != (1, 1):
         return found
+    few = place_stencil(e, n, to)
+    if few is not None:
+        return few.run(lhs, a, few.packed(rhs) if packed is None else packed, to)
     seen = parameter("x", a)
     planes = Planes.of(seen, Taps.of(n.attrs), *to.shape[3:])
     (lhs,) = e.graph(Graph("planes", [seen], [planes.value]), [lhs])
@@ -93,8 +97,9 @@ def pack_before(e: Emitter, loop: Loop, consts: list[ir.Value]) -> dict[Node, ir
         if v.dtype in (DType.f32, DType.f64) and v.type.is_static and 0 not in v.shape:
             (value,) = e.graph(Graph("kernels", loop.const_params, [v]), consts)
             many = output_stencil(e, n, n.types[0])
-            if many is not None:
-                out[n] = many.packed(value)
+            found = many if many is not None else place_stencil(e, n, n.types[0])
+            if found is not None:
+                out[n] = found.packed(value)
             elif Taps.of(n.attrs).spacing == (1, 1):
                 out[n] = Stencil(e, v.dtype, 1, v.shape, 1).packed(value)
     return out
