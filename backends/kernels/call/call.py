@@ -147,7 +147,11 @@ class KernelCall:
 
     def muli(self, a: ir.Value, b: ir.Value) -> ir.Value:
         """a * b."""
-        return self.e.make("arith.muli", [a, b], [ir.IndexType.get()]).result
+        return self.index("muli", a, b)
+
+    def index(self, op: str, a: ir.Value, b: ir.Value) -> ir.Value:
+        """arith op of two index values."""
+        return self.e.make(f"arith.{op}", [a, b], [ir.IndexType.get()]).result
 
     def begin(self, kernel: Kernel) -> str:
         """Makes the operands of a kernel that fits; gives the symbol of its executable."""

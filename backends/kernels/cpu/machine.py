@@ -121,7 +121,7 @@ CHANNEL_BYTES = 128 << 10  # of a block's channels. Reasoned: they stay in L2 wh
 FILLED = 0.6  # of the lanes of vectors, from which outputs are vectors. Reasoned: places fill them better below
 BLOCK_SUMS = 12 << 10  # bytes of the sums of a block of places, on the stack. Reasoned: they stay in L1
 STENCIL_PANEL = 12 << 10  # bytes of what a block sees. Reasoned: as much again
-CHUNK_TERMS = 96  # terms of a panel, about: so many weights of a tile stay in L1. Reasoned
+CHUNK_TERMS = 96  # terms of a panel, about: so many weights of a tile stay in L1. Measured: 48 to 400 did as well
 ROW_PLACES = 256  # of a block of few outputs, about. Reasoned: a few tiles, and several blocks of a long row
 # Time of a product in a tile of so many vectors of outputs, relative to four. Reasoned: by loads for each product
 OUTPUT_COST = {1: 1.3, 2: 1.08, 3: 1.02, 4: 1.0, 5: 1.0, 6: 1.02, 7: 1.06}

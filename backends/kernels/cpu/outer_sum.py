@@ -17,9 +17,9 @@ from lstm_ir.backends.emit.emitter import Emitter
 from lstm_ir.backends.emit.shapes import reshape
 from lstm_ir.backends.kernels.body.shifted import without_edge
 from lstm_ir.backends.kernels.call.call import KernelCall, ready
-from lstm_ir.backends.kernels.cpu.machine import NARROW, PANEL, SHARES, SMALL_SUM, SUM, TERMS, WIDE, WORTH, machine
+from lstm_ir.backends.kernels.cpu import shares
+from lstm_ir.backends.kernels.cpu.machine import NARROW, PANEL, SMALL_SUM, SUM, TERMS, WIDE, WORTH, machine
 from lstm_ir.backends.kernels.cpu.register_tile import add_products
-from lstm_ir.backends.kernels.cpu.workers import workers
 from lstm_ir.backends.kernels.text.kernel import Kernel, KernelSignature, called_by_iree
 from lstm_ir.backends.kernels.text.memory import Memory, load_vector, on_stack, store_vector
 from lstm_ir.backends.kernels.text.statements import TextOperand, argument
@@ -97,11 +97,8 @@ class OuterSum(KernelCall):
         )  # fmt: skip
         taken = self.signature([GROUPS, FIRST, SECOND, ROWS, COLUMNS, MIDDLE])
         symbol = self.begin(text.kernel(taken))
-        groups = self._least(self.const(tiles), self.muli(workers(self.e), self.const(SHARES)))
+        groups = shares.groups(self, self.const(tiles))
         return self.call(symbol, groups, [groups, *map(self.const, numbers)])[0]
-
-    def _least(self, a: ir.Value, b: ir.Value) -> ir.Value:
-        return self.e.make("arith.minui", [a, b], [ir.IndexType.get()]).result
 
 
 def wide_columns(columns: int, lanes: int) -> int:

@@ -19,10 +19,10 @@ from lstm_ir.backends.kernels.body.atoms import Matrix
 from lstm_ir.backends.kernels.body.plan import KLoop
 from lstm_ir.backends.kernels.call.call import KernelCall, ready
 from lstm_ir.backends.kernels.call.packing import PackedForm, packed_type, runs_of
-from lstm_ir.backends.kernels.cpu.machine import PACKED_NUMBERS, SHARES
+from lstm_ir.backends.kernels.cpu import shares
+from lstm_ir.backends.kernels.cpu.machine import PACKED_NUMBERS
 from lstm_ir.backends.kernels.cpu.products import given
 from lstm_ir.backends.kernels.cpu.squares import turned
-from lstm_ir.backends.kernels.cpu.workers import workers
 from lstm_ir.backends.kernels.text.kernel import Kernel, KernelSignature, called_by_iree
 from lstm_ir.backends.kernels.text.memory import Memory, load_vector, store_vector
 from lstm_ir.backends.kernels.text.statements import Name, TextOperand, argument
@@ -112,8 +112,7 @@ class Packing(KernelCall):
         kernel = _PackingText(self, sources, t.dtype).kernel(self.signature([*numbers, GROUPS]))
         symbol = self.begin(kernel)
         units = -(-self.form.width // self.form.lanes) * self.gates
-        least = [self.const(units), self.muli(workers(self.e), self.const(SHARES))]
-        groups = self.e.make("arith.minui", least, [ir.IndexType.get()]).result
+        groups = shares.groups(self, self.const(units))
         return self.call(symbol, groups, [*map(self.const, numbers.values()), groups])[0]
 
 
@@ -167,10 +166,7 @@ class _PackingText:
         t.binary("muli", VECTORS, of_vector, to=COLUMNS)
         t.put(self.out.subspan(binding, t.index(0)))
         units = t.binary("muli", t.binary("muli", blocks, VECTORS), gates)
-        group = t.workgroup()
-        each = t.binary("ceildivui", units, GROUPS)
-        low = t.binary("minui", t.binary("muli", group, each), units)
-        high = t.binary("minui", t.binary("addi", low, each), units)
+        low, high = shares.share(t, units, GROUPS)
         with t.loop(low, high, t.index(1)) as unit:
             vector, gate = t.binary("divui", unit, gates), t.binary("remui", unit, gates)
             first = t.binary("muli", vector, t.index(t.lanes))
@@ -195,7 +191,7 @@ class _PackingText:
         if piece.wide:
             at = t.binary("addi", at, first)
             for mask in (None, t.mask(count)):
-                yes = whole if mask is None else self._not(whole)
+                yes = whole if mask is None else t.opposite(whole)
                 with t.when(yes), t.loop(t.index(0), length, t.index(1)) as k:
                     where = t.binary("addi", at, t.binary("muli", k, stride))
                     v = load_vector(t, source, [where], mask)
@@ -204,11 +200,8 @@ class _PackingText:
         enough = t.compare("uge", length, t.index(t.lanes))
         with t.when(enough):
             self._squares(i, at, first, count, top, left)
-        with t.when(self._not(enough)):
+        with t.when(t.opposite(enough)):
             self._elements(i, at, first, count, top, left)
-
-    def _not(self, yes: TextOperand) -> TextOperand:
-        return self.t.binary("xori", yes, self.t.constant("true", "i1"), "i1")
 
     def _squares(
         self, i: int, at: TextOperand, first: TextOperand, count: TextOperand, top: TextOperand, left: TextOperand

@@ -12,7 +12,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from iree.compiler import ir
 
+from lstm_ir.backends.kernels.call.call import KernelCall
 from lstm_ir.backends.kernels.text.memory import Memory, load_vector, on_stack, store_vector
 from lstm_ir.backends.kernels.text.statements import Name, TextOperand, argument
 from lstm_ir.backends.kernels.text.text import Text
@@ -198,6 +200,15 @@ class Seen:
         if self.table is None:
             return t.binary("muli", k, t.binary("muli", HEIGHT, WIDTH))
         return t.op("arith.index_cast {} : i32 to index", self.table.load(t, [k]))
+
+
+def units(call: KernelCall, outer: Dim, sizes: tuple[Dim, Dim], form: PanelForm) -> ir.Value:
+    """Blocks of all batches and groups, `outer` of them; of no results none."""
+    none = call.const(0)
+    out = call.index("maxsi", call.const(outer), none)
+    for d, n in zip(sizes, (form.rows, form.columns), strict=True):
+        out = call.muli(out, call.index("ceildivui", call.index("maxsi", call.const(d), none), call.const(n)))
+    return out
 
 
 def copy(t: Text, x: Memory, line: TextOperand, channels: TextOperand, b: ResultBlock, panel: Memory) -> None:

@@ -19,12 +19,12 @@ from lstm_ir import ops
 from lstm_ir.backends.emit.emitter import Emitter
 from lstm_ir.backends.emit.shapes import reshape
 from lstm_ir.backends.kernels.call.call import KernelCall, ready
-from lstm_ir.backends.kernels.cpu.machine import CHANNEL_BYTES, PLACES, SHARES, SUMS, VECTORS, machine
+from lstm_ir.backends.kernels.cpu import shares
+from lstm_ir.backends.kernels.cpu.machine import CHANNEL_BYTES, PLACES, SUMS, VECTORS, machine
 from lstm_ir.backends.kernels.cpu.products import given
 from lstm_ir.backends.kernels.cpu.register_tile import add_products
 from lstm_ir.backends.kernels.cpu.stencil_outputs import lower_output_stencil, output_stencil
 from lstm_ir.backends.kernels.cpu.stencil_places import place_stencil
-from lstm_ir.backends.kernels.cpu.workers import workers
 from lstm_ir.backends.kernels.text.kernel import Kernel, KernelSignature, called_by_iree
 from lstm_ir.backends.kernels.text.memory import Memory, load_vector, store_vector
 from lstm_ir.backends.kernels.text.statements import Name, TextOperand, argument
@@ -174,13 +174,10 @@ class Stencil(KernelCall):
         text = _StencilText(self.dtype, self.lanes, rows, vectors, *map(self.size, (*flat.shape, lines.shape[1])))
         numbers = [GROUPS, OUTER, BLOCK, TILES, PLACE_COUNT, KINDS, CHANNELS, TAPS, OUTPUTS]
         symbol = self.begin(text.kernel(self.signature(numbers)))
-        index = [ir.IndexType.get()]
         # Of no rows there would be fewer than none.
-        places = self.e.make("arith.maxsi", [self.const(self.places), self.const(0)], index).result
-        blocks = self.e.make("arith.ceildivui", [places, self.const(block)], index).result
-        units = self.muli(self.muli(self.const(self.outer), blocks), self.const(self.tiles))
-        shared = self.e.make("arith.minui", [units, self.muli(workers(self.e), self.const(SHARES))], index).result
-        total = self.e.make("arith.maxui", [shared, self.const(1)], index).result
+        places = self.index("maxsi", self.const(self.places), self.const(0))
+        blocks = self.index("ceildivui", places, self.const(block))
+        total = shares.groups(self, self.muli(self.muli(self.const(self.outer), blocks), self.const(self.tiles)))
         before, after = (self.outer, block, self.tiles), (groups, each, taps, outputs)
         return self.call(symbol, total, [total, *map(self.const, before), places, *map(self.const, after)])[0]
 
@@ -215,9 +212,7 @@ class _StencilText:
         t = self.t
         blocks = t.binary("ceildivui", PLACE_COUNT, BLOCK)
         units = t.binary("muli", t.binary("muli", OUTER, blocks), TILES)
-        each = t.binary("ceildivui", units, GROUPS)
-        low = t.binary("minui", t.binary("muli", t.workgroup(), each), units)
-        high = t.binary("minui", t.binary("addi", low, each), units)
+        low, high = shares.share(t, units, GROUPS)
         with t.loop(low, high, t.index(1)) as unit:
             tile = t.binary("remui", unit, TILES)
             place = t.binary("divui", unit, TILES)

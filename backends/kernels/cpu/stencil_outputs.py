@@ -20,19 +20,11 @@ from lstm_ir.backends.emit.emitter import Emitter
 from lstm_ir.backends.emit.shapes import reshape
 from lstm_ir.backends.kernels.call.call import KernelCall, ready
 from lstm_ir.backends.kernels.cpu import panel as panels
-from lstm_ir.backends.kernels.cpu.machine import (
-    BLOCK_SUMS,
-    CHUNK_TERMS,
-    FILLED,
-    OUTPUT_COST,
-    SHARES,
-    STENCIL_PANEL,
-    machine,
-)
+from lstm_ir.backends.kernels.cpu import shares
+from lstm_ir.backends.kernels.cpu.machine import BLOCK_SUMS, CHUNK_TERMS, FILLED, OUTPUT_COST, STENCIL_PANEL, machine
 from lstm_ir.backends.kernels.cpu.panel import PanelForm
 from lstm_ir.backends.kernels.cpu.register_tile import add_products
 from lstm_ir.backends.kernels.cpu.squares import turned
-from lstm_ir.backends.kernels.cpu.workers import workers
 from lstm_ir.backends.kernels.text.kernel import Kernel, KernelSignature, called_by_iree
 from lstm_ir.backends.kernels.text.memory import Memory, load_vector, on_stack, store_vector
 from lstm_ir.backends.kernels.text.statements import Name, TextOperand, argument
@@ -136,18 +128,9 @@ class OutputStencil(KernelCall):
         text = _OutputText(self.dtype, tile, form, held, phases, terms, ragged=outputs % tile.width != 0)
         brought = panels.of_calls(numbers)
         symbol = self.begin(text.kernel(self.signature([GROUPS, *brought]), numbers))
-        units = self.muli(self._positive(self.const(outer)), self.const(tile.tiles))
-        for d, n in zip(sizes, (form.rows, form.columns), strict=True):
-            units = self.muli(units, self._index("ceildivui", self._positive(self.const(d)), self.const(n)))
-        total = self._index("minui", units, self.muli(workers(self.e), self.const(SHARES)))
-        total = self._index("maxui", total, self.const(1))
+        units = self.muli(panels.units(self, outer, sizes, form), self.const(tile.tiles))
+        total = shares.groups(self, units)
         return self.call(symbol, total, [total, *(self.const(numbers[name]) for name in brought)])[0]
-
-    def _index(self, op: str, a: ir.Value, b: ir.Value) -> ir.Value:
-        return self.e.make(f"arith.{op}", [a, b], [ir.IndexType.get()]).result
-
-    def _positive(self, v: ir.Value) -> ir.Value:
-        return self._index("maxsi", v, self.const(0))
 
 
 def lower_output_stencil(e: Emitter, n: Node, lhs: ir.Value, rhs: ir.Value, to: TensorType) -> ir.Value | None:
@@ -221,9 +204,7 @@ class _OutputText:
         down, across = panels.blocks(t)
         each = t.binary("muli", down, across)
         units = t.binary("muli", t.binary("muli", OUTER, each), TILES)
-        share = t.binary("ceildivui", units, GROUPS)
-        low = t.binary("minui", t.binary("muli", t.workgroup(), share), units)
-        high = t.binary("minui", t.binary("addi", low, share), units)
+        low, high = shares.share(t, units, GROUPS)
         with t.loop(low, high, t.index(1)) as unit:
             tile, place = t.binary("remui", unit, TILES), t.binary("divui", unit, TILES)
             outer, number = t.binary("divui", place, each), t.binary("remui", place, each)
@@ -348,7 +329,7 @@ class _OutputText:
             for i, vectors in enumerate(lines):
                 for j, v in enumerate(vectors):
                     store_vector(t, v, self.y, [t.add(row, i), t.add(place, j * lanes)])
-        with t.when(t.binary("xori", whole, t.constant("true", "i1"), "i1")):
+        with t.when(t.opposite(whole)):
             for i, vectors in enumerate(lines):
                 have = t.select(t.compare("ult", t.index(i), exist), left, t.index(0)) if self.ragged else left
                 for j, v in enumerate(vectors):

@@ -17,10 +17,10 @@ from lstm_ir.backends.emit.emitter import Emitter
 from lstm_ir.backends.emit.shapes import reshape
 from lstm_ir.backends.kernels.call.call import KernelCall, ready
 from lstm_ir.backends.kernels.cpu import panel as panels
-from lstm_ir.backends.kernels.cpu.machine import ROW_PLACES, SHARES, STENCIL_PANEL, SUMS, VECTORS, machine
+from lstm_ir.backends.kernels.cpu import shares
+from lstm_ir.backends.kernels.cpu.machine import ROW_PLACES, STENCIL_PANEL, SUMS, VECTORS, machine
 from lstm_ir.backends.kernels.cpu.panel import PanelForm
 from lstm_ir.backends.kernels.cpu.register_tile import add_products
-from lstm_ir.backends.kernels.cpu.workers import workers
 from lstm_ir.backends.kernels.text.kernel import Kernel, KernelSignature, called_by_iree
 from lstm_ir.backends.kernels.text.memory import Memory, load_vector, store_vector
 from lstm_ir.backends.kernels.text.statements import Name, TextOperand, argument
@@ -103,19 +103,9 @@ class PlaceStencil(KernelCall):
         numbers |= {TERMS: each * count}
         brought = panels.of_calls(numbers)
         symbol = self.begin(_PlacesText(self).kernel(self.signature([GROUPS, *brought]), numbers))
-        units = self._positive(self.const(outer))
-        for d, n in zip(sizes, (form.rows, form.columns), strict=True):
-            units = self.muli(units, self._index("ceildivui", self._positive(self.const(d)), self.const(n)))
-        total = self._index("minui", units, self.muli(workers(self.e), self.const(SHARES)))
-        total = self._index("maxui", total, self.const(1))
+        total = shares.groups(self, panels.units(self, outer, sizes, form))
         out = self.call(symbol, total, [total, *(self.const(numbers[name]) for name in brought)])[0]
         return reshape(self.e, out, lines, to.shape)
-
-    def _index(self, op: str, a: ir.Value, b: ir.Value) -> ir.Value:
-        return self.e.make(f"arith.{op}", [a, b], [ir.IndexType.get()]).result
-
-    def _positive(self, v: ir.Value) -> ir.Value:
-        return self._index("maxsi", v, self.const(0))
 
 
 class _PlacesText:
@@ -149,9 +139,7 @@ class _PlacesText:
         down, across = panels.blocks(t)
         each = t.binary("muli", down, across)
         units = t.binary("muli", OUTER, each)
-        share = t.binary("ceildivui", units, GROUPS)
-        low = t.binary("minui", t.binary("muli", t.workgroup(), share), units)
-        high = t.binary("minui", t.binary("addi", low, share), units)
+        low, high = shares.share(t, units, GROUPS)
         last = t.binary("subi", OUTPUTS, t.index(self.rows))
         with t.loop(low, high, one) as unit:
             outer = t.binary("divui", unit, each)

@@ -116,14 +116,11 @@ class StencilTaps(KernelCall):
         given = panels.of_calls(numbers)
         symbol = self.begin(text.kernel(self.signature([GROUPS, PARTS, *given]), numbers))
         units = self.const(groups * tile.tiles)
-        parts = self._index("ceildivui", workers(self.e), units)
-        parts = self._index("minui", parts, self.const(chunks))
+        parts = self.index("ceildivui", workers(self.e), units)
+        parts = self.index("minui", parts, self.const(chunks))
         total = self.muli(units, parts)
         out = self.call(symbol, total, [total, parts, *(self.const(numbers[name]) for name in given)])[0]
         return reshape(self.e, out, result, self.kernels)
-
-    def _index(self, op: str, a: ir.Value, b: ir.Value) -> ir.Value:
-        return self.e.make(f"arith.{op}", [a, b], [ir.IndexType.get()]).result
 
 
 class _TapsText:
@@ -203,14 +200,11 @@ class _TapsText:
             with t.loop(none, count, t.index(t.lanes)) as start:
                 at, left = t.binary("addi", place, start), t.binary("subi", count, start)
                 whole = t.compare("uge", left, t.index(t.lanes))
-                for yes, mask in ((whole, None), (self._not(whole), t.mask(left))):
+                for yes, mask in ((whole, None), (t.opposite(whole), t.mask(left))):
                     with t.when(yes):
                         square = [load_vector(t, self.ct, [row, at], mask) for row in lines]
                         for i, v in enumerate(turned(t, self.element, square)):
                             store_vector(t, v, self.turned, [t.add(start, i), q])
-
-    def _not(self, yes: TextOperand) -> TextOperand:
-        return self.t.binary("xori", yes, self.t.constant("true", "i1"), "i1")
 
     def _tile(
         self, to: TextOperand, origin: TextOperand, row: TextOperand, rows: TextOperand, b: panels.ResultBlock

@@ -125,6 +125,10 @@ class Text:
         """a where the flag is set, else b."""
         return self.op(f"arith.select {{}}, {{}}, {{}} : {kind}", flag, a, b, to=self.fresh(kind))
 
+    def opposite(self, flag: TextOperand) -> Name:
+        """Whether the flag is not set."""
+        return self.binary("xori", flag, self.constant("true", "i1"), "i1")
+
     def mask(self, count: TextOperand, lanes: int = 0) -> Name:
         """So many of the first lanes of a vector."""
         return self.op("vector.create_mask {} : {}", count, self.vector("i1", lanes))
