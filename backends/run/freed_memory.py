@@ -2,8 +2,8 @@
 
 What the C library gives back to the system at the end of a call comes without pages at the next one: a convolution
 with 1.2 MB of results takes 1.95 ms in a process where that happens, 0.64 with its memory kept. IREE's allocator keeps
-buffers of equal size, up to a number of buffers and of bytes. It takes no old one off its list, so all are let go
-after so many new combinations of sizes, and where a session is closed.
+buffers of equal size, up to a number of buffers and of bytes; one buffer of more stays until the next one is made. It
+takes no old one off its list, so all are let go after so many new combinations of sizes, and where a session is closed.
 """
 
 from __future__ import annotations

@@ -71,6 +71,17 @@ def test_many_sizes_keep_a_bounded_number_of_bytes() -> None:
     assert _resident() - before < tuned.FREED_BYTES + (64 << 20)
 
 
+@pytest.mark.slow  # 280 MB
+def test_a_large_result_goes_with_the_next_call() -> None:
+    """One of more than is kept stays alone, until another buffer is made."""
+    x = li.input("x", ("N",), "f32")
+    exe = li.compile(li.Graph("g", [x], {"y": li.expand_dims(x, 1) + li.zeros((1, 1000))}), device="local-sync")
+    before = _resident()
+    assert exe(x=np.ones(70_000, np.float32))["y"].nbytes > tuned.FREED_BYTES
+    exe(x=np.ones(3, np.float32))
+    assert _resident() - before < 64 << 20
+
+
 def test_new_sizes_let_old_ones_go(monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[int] = []
     monkeypatch.setattr(freed_memory, "release", lambda: calls.append(1))
