@@ -40,7 +40,7 @@ CASES = {
 NOT_BY_TAPS = {"a phase without taps", "many phases", "wide windows"}
 
 
-@pytest.mark.parametrize("device", ["local-sync", "local-task"])
+@pytest.mark.parametrize("device", ["local-sync", pytest.param("local-task", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("part", range(3))
 def test_the_same_numbers(part: int, device: str, seed: int) -> None:
     check(list(CASES.values())[part::3], seed, device=device)

@@ -23,7 +23,7 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("device", ["local-sync", "local-task"])
+@pytest.mark.parametrize("device", ["local-sync", pytest.param("local-task", marks=pytest.mark.slow)])
 def test_the_same_numbers(device: str, seed: int) -> None:
     check(list(CASES.values()), seed, device=device)
 
