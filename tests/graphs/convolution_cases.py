@@ -7,8 +7,10 @@ from itertools import product
 from typing import Any
 
 import numpy as np
+import pytest
 
 import lstm_ir as li
+from lstm_ir.backends.run.devices import resolve
 from lstm_ir.ir.program import Program
 
 Array = np.ndarray[Any, Any]
@@ -239,6 +241,13 @@ def check(cases: list[Case], seed: int, *, weaker: bool = True, **how: Any) -> N
             got, want = exe.entries[f"c{i}"](arrays), c.expected(**arrays)
             for name, right in want.items():
                 near(got[name], right, LIMIT[c.dtype], f"seed {seed}: {c} {(batch, sizes)} {name}")
+
+
+def check_for(word: str, cases: list[Case], seed: int) -> None:
+    """`check` for another level of this machine's processor, if it runs that."""
+    if not set(resolve(word).info.features) <= set(resolve("cpu:host").info.features):
+        pytest.skip(f"this processor does not run {word}")
+    check(cases, seed, target=word)
 
 
 def near(got: Array, want: Array, limit: float, what: str) -> None:

@@ -10,6 +10,7 @@ whose channels stay in L2 while one tile of outputs after the other passes over 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar
 
 import numpy as np
@@ -24,7 +25,7 @@ from lstm_ir.backends.kernels.cpu.machine import CHANNEL_BYTES, PLACES, SUMS, VE
 from lstm_ir.backends.kernels.cpu.products import given
 from lstm_ir.backends.kernels.cpu.register_tile import add_products
 from lstm_ir.backends.kernels.cpu.stencil_outputs import lower_output_stencil, output_stencil
-from lstm_ir.backends.kernels.cpu.stencil_places import place_stencil
+from lstm_ir.backends.kernels.cpu.stencil_places import in_spans, place_stencil
 from lstm_ir.backends.kernels.text.kernel import Kernel, KernelSignature, called_by_iree
 from lstm_ir.backends.kernels.text.memory import Memory, load_vector, store_vector
 from lstm_ir.backends.kernels.text.statements import Name, TextOperand, argument
@@ -230,15 +231,7 @@ class _StencilText:
         row = t.binary("minui", t.binary("muli", tile, t.index(self.rows)), last)
         row = t.binary("addi", t.binary("muli", outer, OUTPUTS), row)
         line = t.binary("muli", outer, CHANNELS)
-        span = t.index(self.vectors * t.lanes)
-        count = t.binary("subi", end, start)
-        few = t.compare("ult", count, span)
-        with t.when(few):
-            self._tile(kernels, row, line, start, count)
-        whole = t.select(few, start, end)
-        latest = t.binary("subi", end, span)
-        with t.loop(start, whole, span) as at:
-            self._tile(kernels, row, line, t.binary("minui", at, latest), None)
+        in_spans(t, start, end, t.index(self.vectors * t.lanes), partial(self._tile, kernels, row, line))
 
     def _tile(
         self, kernels: TextOperand, row: TextOperand, line: TextOperand, place: TextOperand, count: TextOperand | None

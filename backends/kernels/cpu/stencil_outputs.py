@@ -9,7 +9,7 @@ places are neighbours in memory.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -100,7 +100,7 @@ class OutputStencil(KernelCall):
     def _bytes(self) -> int:
         return self.dtype.bits // 8
 
-    def run(self, lhs: ir.Value, given: TensorType, packed: Callable[[], ir.Value], to: TensorType) -> ir.Value:
+    def run(self, lhs: ir.Value, given: TensorType, packed: ir.Value, to: TensorType) -> ir.Value:
         """The dispatch."""
         (groups, outputs, each, count), tile, form = self.kernels, self.tile, self.form
         batch, _, _, height, width = given.shape
@@ -114,7 +114,7 @@ class OutputStencil(KernelCall):
         if not form.direct:
             table = form.table(held, phases.seen)
             self.input(ready(self.e.constant(table, DType.i32)), TensorType(table.shape, DType.i32))
-        self.input(self.deferred(packed), TensorType((groups * tile.tiles, each * count, tile.width), self.dtype))
+        self.input(ready(packed), TensorType((groups * tile.tiles, each * count, tile.width), self.dtype))
         self.output(lines)
         outer = dims.mul(batch, groups)
         numbers: dict[Name, Dim] = dict(zip(panels.NUMBERS, form.numbers((height, width), sizes), strict=True))
@@ -138,11 +138,8 @@ def lower_output_stencil(e: Emitter, n: Node, lhs: ir.Value, rhs: ir.Value, to: 
     call = output_stencil(e, n, to)
     if call is None:
         return None
-    kept = e.before_loop.get(n)
-
-    def packed() -> ir.Value:
-        return call.packed(rhs) if kept is None else kept
-
+    packed = e.before_loop.get(n)
+    packed = call.packed(rhs) if packed is None else packed
     lines = call.run(lhs, n.inputs[0].type.with_dtype(to.dtype), packed, to)
     return reshape(e, lines, TensorType((dims.product(to.shape[:3]), dims.product(to.shape[3:])), to.dtype), to.shape)
 

@@ -6,8 +6,9 @@ outputs and some vectors of places in registers and goes through channels and ta
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar
 
 from iree.compiler import ir
@@ -108,6 +109,21 @@ class PlaceStencil(KernelCall):
         return reshape(self.e, out, lines, to.shape)
 
 
+def in_spans(
+    t: Text, start: TextOperand, end: TextOperand, span: TextOperand,
+    write: Callable[[TextOperand, TextOperand | None], None],
+) -> None:  # fmt: skip
+    """`write` gets the first place of each span of a block, whose last one begins early; of few places their number."""
+    count = t.binary("subi", end, start)
+    few = t.compare("ult", count, span)
+    with t.when(few):
+        write(start, count)
+    whole = t.select(few, start, end)
+    latest = t.binary("subi", end, span)
+    with t.loop(start, whole, span) as at:
+        write(t.binary("minui", at, latest), None)
+
+
 class _PlacesText:
     """The kernel's function."""
 
@@ -151,21 +167,9 @@ class _PlacesText:
             with t.loop(none, TILES, one) as tile:
                 first = t.binary("minui", t.binary("muli", tile, t.index(self.rows)), last)
                 row = t.binary("addi", t.binary("muli", outer, OUTPUTS), first)
-                self._block(t.binary("addi", of_group, tile), row, origin, place, b.columns)
-
-    def _block(
-        self, kernels: TextOperand, row: TextOperand, origin: TextOperand, place: TextOperand, count: TextOperand
-    ) -> None:
-        """One tile of outputs over a block; the last vectors begin early, and few have masks."""
-        t = self.t
-        span = t.index(self.vectors * t.lanes)
-        few = t.compare("ult", count, span)
-        with t.when(few):
-            self._tile(kernels, row, origin, place, t.index(0), count)
-        whole = t.select(few, t.index(0), count)
-        latest = t.binary("subi", count, span)
-        with t.loop(t.index(0), whole, span) as at:
-            self._tile(kernels, row, origin, place, t.binary("minui", at, latest), None)
+                kernels = t.binary("addi", of_group, tile)
+                write = partial(self._tile, kernels, row, origin, place)
+                in_spans(t, none, b.columns, t.index(self.vectors * t.lanes), write)
 
     def _tile(
         self, kernels: TextOperand, row: TextOperand, origin: TextOperand, place: TextOperand, start: TextOperand,

@@ -113,13 +113,13 @@ class StencilTaps(KernelCall):
         numbers |= {KINDS: groups, TILES: tile.tiles, BATCH: batch, OUTPUTS: outputs, CHANNELS: each, TAPS: count}
         numbers |= {HELD: held, ROWS: rows, CHUNKS: chunks}
         text = _TapsText(self.dtype, tile, form, held)
-        given = panels.of_calls(numbers)
-        symbol = self.begin(text.kernel(self.signature([GROUPS, PARTS, *given]), numbers))
+        brought = panels.of_calls(numbers)
+        symbol = self.begin(text.kernel(self.signature([GROUPS, PARTS, *brought]), numbers))
         units = self.const(groups * tile.tiles)
         parts = self.index("ceildivui", workers(self.e), units)
         parts = self.index("minui", parts, self.const(chunks))
         total = self.muli(units, parts)
-        out = self.call(symbol, total, [total, parts, *(self.const(numbers[name]) for name in given)])[0]
+        out = self.call(symbol, total, [total, parts, *(self.const(numbers[name]) for name in brought)])[0]
         return reshape(self.e, out, result, self.kernels)
 
 

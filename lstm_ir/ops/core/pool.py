@@ -34,7 +34,6 @@ from lstm_ir.ops.core.windows import (
     WindowAxis,
     axes_of,
     each,
-    edged,
     need_axes,
     need_steps,
     paddings,
@@ -56,7 +55,7 @@ from lstm_ir.ops.primitive.fill import iota, zeros
 from lstm_ir.ops.primitive.reduce import wide
 from lstm_ir.ops.primitive.shape import reshape, stack
 from lstm_ir.ops.primitive.size import size
-from lstm_ir.ops.primitive.window import slice_axis
+from lstm_ir.ops.primitive.window import pad_axis, slice_axis
 
 Array = np.ndarray[Any, Any]
 Ints = tuple[int, ...]
@@ -82,7 +81,7 @@ def _types(operand: TensorType, *, window: Ints, ceil_mode: bool, **attrs: Ints)
 
 
 def _padded(x: Value, axis: int, a: WindowAxis, value: Any) -> Value:
-    return edged(x, axis, a.low, a.high, value)
+    return pad_axis(x, axis, a.low, a.high, value)
 
 
 def _parts(x: Value, axis: int, a: WindowAxis, steps: Dim) -> list[Value]:
@@ -98,14 +97,14 @@ def _apart(parts: Sequence[Value], axis: int, a: WindowAxis, length: Dim) -> Val
     for phase in range(a.stride):
         mine = [(a.seen(k)[0], p) for k, p in enumerate(parts) if a.seen(k)[1] == phase]
         if mine:
-            sums.append(reduce(add, [edged(p, axis, at, a.reach - at) for at, p in mine]))
+            sums.append(reduce(add, [pad_axis(p, axis, at, a.reach - at) for at, p in mine]))
         else:
-            like = edged(parts[0], axis, 0, a.reach)
+            like = pad_axis(parts[0], axis, 0, a.reach)
             sums.append(zeros(like.shape, like.dtype))
     out = stack(sums, axis + 1)
     shape = out.shape
     out = reshape(out, (*shape[:axis], dims.mul(shape[axis], a.stride), *shape[axis + 2 :]))
-    return slice_axis(edged(out, axis, -a.low, a.stride - 1), axis, 0, length)
+    return slice_axis(pad_axis(out, axis, -a.low, a.stride - 1), axis, 0, length)
 
 
 # -- the largest

@@ -13,11 +13,9 @@ from typing import Any
 
 from lstm_ir.ir import dims, options
 from lstm_ir.ir.dims import Dim
-from lstm_ir.ir.graph import Value
 from lstm_ir.ir.opdef import Attr, need, need_at_least
 from lstm_ir.ir.types import Shape
 from lstm_ir.ops.primitive.stencil import Taps
-from lstm_ir.ops.primitive.window import pad
 
 Ints = tuple[int, ...]
 ATTRS = {"strides": Attr("ints"), "padding_low": Attr("ints"), "padding_high": Attr("ints")}
@@ -113,14 +111,6 @@ def taps_of(axes: Axes) -> Taps:
     rows, columns = zip(*places, strict=True)
     strides, low, high = ((getattr(both[0], n), getattr(both[1], n)) for n in ("stride", "low", "high"))
     return Taps(rows, columns, strides, low=low, high=high)
-
-
-def edged(x: Value, axis: int, low: int, high: int, value: Any = 0) -> Value:
-    """x with `value` before and after on one axis; a negative number cuts off."""
-    before = [0] * x.rank
-    after = list(before)
-    before[axis], after[axis] = low, high
-    return pad(x, before, after, value=value)
 
 
 # -- arguments of builders

@@ -26,19 +26,11 @@ from lstm_ir.ops.primitive.linear import dot_general
 from lstm_ir.ops.primitive.reduce import sum
 from lstm_ir.ops.primitive.shape import concat, reshape, stack, transpose
 from lstm_ir.ops.primitive.stencil import Both, Ints, Taps, stencil, stencil_grad
-from lstm_ir.ops.primitive.window import pad, slice, slice_axis
+from lstm_ir.ops.primitive.window import pad, pad_axis, slice, slice_axis
 
 PHASES_APART = 4  # phases that are a stencil each, at most; more are outputs of one; figure not kept
 GROUPS_APART = 16  # groups whose sums of outer products are products of their own, at most; figure not kept
 JOINED = 16  # parts of a concatenation; IREE compiles ones of many more slowly, figure not kept
-
-
-def edged(x: Value, axis: int, low: Dim, high: Dim) -> Value:
-    """x with zeros before and after on one axis; a negative number cuts off."""
-    before: list[Dim] = [0] * x.rank
-    after = list(before)
-    before[axis], after[axis] = low, high
-    return pad(x, before, after)
 
 
 # -- a spacing
@@ -109,11 +101,6 @@ class Phases:
         ends = [0, *accumulate(map(len, self.which))]
         return [range(a, b) for a, b in pairwise(ends)]
 
-    @property
-    def order(self) -> Ints:
-        """The taps that have the spacing in the order of `taps`: each is in one phase."""
-        return tuple(k for mine in self.which for k in mine)
-
     def counts(self, height: Dim, width: Dim) -> tuple[Dim, Dim]:
         """Results of a phase along each axis; the last may not exist."""
         high, wide = (
@@ -175,7 +162,7 @@ class Planes:
             more = dims.add(whole, dims.mul(dims.add(x.shape[3 + k], taps.low[k]), -1))
             if not isinstance(more, int) and dims.at_least(more, 0) is not True:
                 more = max(0, taps.high[k] + by - 1)  # as many as there may be; a call cuts some off
-            x = edged(x, 3 + k, taps.low[k], more)
+            x = pad_axis(x, 3 + k, taps.low[k], more)
             x = slice_axis(x, 3 + k, 0, whole)
         (down, right), lead = taps.strides, x.shape[:3]
         high, across = (dims.add(d, reach // by) for d, reach, by in zip(sizes, taps.reach, taps.strides, strict=True))

@@ -266,6 +266,14 @@ def pad(
     return node.values[0]
 
 
+def pad_axis(x: Value, axis: int, low: DimLike, high: DimLike, value: Any = 0) -> Value:
+    """x with `value` before and after on one axis; a negative number cuts off."""
+    before: list[DimLike] = [0] * x.rank
+    after = list(before)
+    before[axis], after[axis] = low, high
+    return pad(x, before, after, value=value)
+
+
 def _starts(indices: Sequence[Any]) -> tuple[Value, ...]:
     return tuple(i if isinstance(i, Value) else constant(i, DType.i32) for i in indices)
 
