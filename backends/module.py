@@ -20,6 +20,7 @@ from typing import NamedTuple
 from iree.compiler import ir
 
 from lstm_ir.backends import process
+from lstm_ir.backends.compile.phases import readable
 from lstm_ir.backends.emit import module_globals, resources
 from lstm_ir.backends.emit.decisions import decisions
 from lstm_ir.backends.emit.derived import derived_values
@@ -176,7 +177,7 @@ def _refused() -> Iterator[None]:
 def _text(module: ir.Module, locs: bool) -> str:
     module.operation.verify()
     text = str(module.operation.get_asm(enable_debug_info=locs, pretty_debug_info=False))
-    return resources.readable(module, text)
+    return readable(text)
 
 
 def _weights(program: Program) -> dict[str, str]:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from lstm_ir.backends.compile.phases import Checks
 from lstm_ir.backends.run.threads.choice import choose, may_help
 from lstm_ir.ir.called import told as told_words
 from lstm_ir.ir.carry_kinds import described, loops_of
@@ -140,7 +141,7 @@ def compile(
 
     options: pipeline (text), precision (of the weights of products: "bf16", "f16", "int8" or "int8-dynamic"; default:
     their own), kernels (default: on CPUs, CUDA and Vulkan), helpers (default: True; "always": in
-    calls of any size), opt_level, data_tiling, flags, timeout (seconds), cache, verify (IREE's checks between
+    calls of any size), opt_level, data_tiling, flags, timeout (seconds), cache, verify (IREE's checks after
     its passes), schedule_caller (default: on; as in `load`), thresholds (sizes at which kernels take another form).
     device: as in `vulkan:1`; on the CPU `local-sync` (the caller's thread) or `local-task` (workers),
     by default chosen at each call by its size: in between helper threads take part in what the caller's
@@ -238,18 +239,11 @@ def _compiled(lowered: Lowered, target: Target, options: Mapping[str, Any]) -> b
         options=passed,
         use_cache=options.get("cache", True),
         notes=lowered.report.notes,
-        verify=options.get("verify", target.info.kind != "cpu" or not _all_numbers(lowered.optimized)),
+        checks=Checks.PASSES if options.get("verify", target.info.kind != "cpu") else Checks.PHASES,
     )
     lowered.report.compile_seconds = time.perf_counter() - start
     lowered.report.module_bytes = len(blob)
     return blob
-
-
-def _all_numbers(program: Program) -> bool:
-    """Whether no size has a name. Where one has, IREE 3.13 is known to end in invalid modules, which
-    only its own checks tell."""
-    graphs = program.entries.values()
-    return all(v.type.is_static for g in graphs for v in (*g.params, *g.outputs))
 
 
 @told_words({"level": "pipeline"})

@@ -27,7 +27,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--seed", type=int, default=20261, help="what every test's seed is derived from")
     parser.addoption("--cpu", default="cpu", metavar="WORD", help="the target that `cpu` means: cpu:x86-64-v3, …")
     parser.addoption("--no-kernels", action="store_true", help="every recurrence by the loop")
-    parser.addoption("--verify-each", action="store_true", help="IREE checks its modules between its passes")
+    parser.addoption("--verify-each", action="store_true", help="IREE checks its modules after each pass")
     parser.addoption("--helpers", action="store_true", help="helpers take part in calls of any length")
     parser.addoption(
         "--within", type=float, metavar="MINUTES",
@@ -73,12 +73,12 @@ def pytest_report_header(config: pytest.Config) -> list[str]:
     required = ", ".join(sorted(device.REQUIRED))
     kernels = "off" if config.getoption("--no-kernels") else "on"
     helpers = "with helpers" if config.getoption("--helpers") else "helpers by size"
-    checks = "everywhere" if config.getoption("--verify-each") else "where sizes are open"
+    checks = "after each pass" if config.getoption("--verify-each") else "for CPUs between phases"
     left = os.environ.get("LSTM_IR_SCHEDULE_CALLER") == "0"
     return [
         f"seed {config.getoption('--seed')}; LSTM_IR_REQUIRE: {required if required else 'nothing'}",
         f"`cpu` means {config.getoption('--cpu')}; kernels {kernels}, {helpers}",
-        f"IREE's checks between its passes: {checks}",
+        f"IREE checks its modules: {checks}",
         "cases: of many a sixth, others tomorrow (--all-cases)" if os.environ[_TODAY] == "1" else "cases: all",
         f"threads that call: {'left alone' if left else 'scheduled by the library'}",
     ]

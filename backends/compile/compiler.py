@@ -11,7 +11,8 @@ import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from functools import cache, partial
+from dataclasses import dataclass
+from functools import cache
 from importlib import metadata, util
 from pathlib import Path
 from typing import Any, Protocol
@@ -21,6 +22,7 @@ from lstm_ir.backends.compile import bindings
 from lstm_ir.backends.compile import child as children
 from lstm_ir.backends.compile.cache import Cache, key
 from lstm_ir.backends.compile.compiler_errors import CompilerRefusedError, CompilerSlowError
+from lstm_ir.backends.compile.phases import Checks, readable
 from lstm_ir.ir.errors import CompileError, OptionError
 from lstm_ir.ir.foreign_errors import limit_in, refusals_become, strerror
 from lstm_ir.ir.output_file import replacing
@@ -43,7 +45,7 @@ BASE_FLAGS = (
 # on the stack of one dispatch ("exceeded stack allocation limit", 2^58 bytes), or ends in invalid
 # code. Modules that compile either way are the same.
 LESS_FUSION = "--iree-dispatch-creation-enable-aggressive-fusion=false"
-UNCHECKED = "--verify=false"
+_SOURCE, _RESULT = "module.mlir", "module.out"
 PLACES = "--iree-stream-resource-"  # modules for CPUs say it themselves (`backends/emit/resources.py`)
 _ENDED_BY: dict[int, str] = {  # signals that the system sends
     signal.SIGXFSZ: strerror(errno.EFBIG),
@@ -66,41 +68,53 @@ class CompilerTarget(Protocol):
         """Flags of iree-compile."""
 
 
-def _ways(flags: list[str], options: Mapping[str, Any] | None, verify: bool) -> list[list[str]]:
+@dataclass(frozen=True)
+class Way:
+    """Flags of one try, and when IREE checks the module."""
+
+    flags: tuple[str, ...]
+    checks: Checks = Checks.PASSES
+
+
+def _ways(flags: tuple[str, ...], options: Mapping[str, Any] | None, checks: Checks) -> list[Way]:
     """The flags, and weaker ones for modules that IREE 3.13 fails on, unless the caller chose.
 
     Its fusion of products and sums over several named sizes ends in invalid code, in endless buffers,
-    or without a word. Without `verify` the flags themselves are tried unchecked first, and checked last, to tell why.
+    or without a word. Fewer checks than after each pass are tried first, and the flags with all of them last, to tell
+    why.
     """
-    weaker: list[list[str]] = []
+    weaker: list[Way] = []
     if not options:
         level = flags.index("--iree-opt-level=O3")
         weaker = [
-            [f.replace("data-tiling=true", "data-tiling=false") for f in flags],
-            flags if LESS_FUSION in flags else [*flags, LESS_FUSION],
-            [*flags[:level], "--iree-opt-level=O1", "--iree-opt-data-tiling=false"],
+            Way(tuple(f.replace("data-tiling=true", "data-tiling=false") for f in flags)),
+            Way(flags if LESS_FUSION in flags else (*flags, LESS_FUSION)),
+            Way((*flags[:level], "--iree-opt-level=O1", "--iree-opt-data-tiling=false")),
         ]
-    return [flags, *weaker] if verify else [[*flags, UNCHECKED], *(w for w in weaker if w != flags), flags]
+    if checks is Checks.PASSES:
+        return [Way(flags), *weaker]
+    return [Way(flags, checks), *(w for w in weaker if w.flags != flags), Way(flags)]
 
 
-def _first(ways: list[list[str]], wanted: list[str], compiled: Callable[[list[str]], bytes]) -> tuple[bytes, str]:
+def _first(ways: list[Way], compiled: Callable[[Way], bytes]) -> tuple[bytes, str]:
     """The module by the first way that gives one, and a note where that is none with the flags that were wanted.
 
-    CompileError with what was said with the wanted flags where none does.
+    CompileError with what was said with the wanted flags, those of the first way, where none does.
     """
-    refused: dict[tuple[str, ...], CompilerRefusedError] = {}
-    for flags in ways:
-        if tuple(flags) in refused:
+    refused: dict[Way, CompilerRefusedError] = {}
+    wanted = ways[0].flags
+    for way in ways:
+        if way in refused:
             continue
         try:
-            blob = compiled(flags)
+            blob = compiled(way)
         except CompilerRefusedError as e:
-            refused[tuple(flags)] = e
+            refused[way] = e
             continue
-        changed = " ".join(f for f in flags if f not in (*wanted, UNCHECKED))
+        changed = " ".join(f for f in way.flags if f not in wanted)
         why = next((e.reason for e in refused.values()), "")
         return blob, f"compiled with {changed}, because without it: {why}" if changed else ""
-    raise refused[tuple(wanted)]
+    raise refused[Way(wanted)]
 
 
 def compile_mlir(
@@ -112,16 +126,18 @@ def compile_mlir(
     options: Mapping[str, Any] | None = None,
     use_cache: bool = True,
     notes: list[str] | None = None,
-    verify: bool = True,
+    checks: Checks = Checks.PASSES,
 ) -> bytes:
     """The module compiled for `target`, from the cache where it is.
 
     Options: `opt_level` ("O0" to "O3"), `data_tiling` (bool), `flags` (further compiler flags).
-    `notes` gets a line where only weaker flags than these gave a module. `verify`: the compiler
-    checks its module between its own passes, which takes it a third of its time.
+    `notes` gets a line where only weaker flags than these gave a module. `checks`: when the compiler checks its
+    module; flags of the caller, which may name phases, have it checked after each pass, or never.
     """
-    flags = [*BASE_FLAGS, *target.flags, *option_flags(options, target.info.kind)]
-    ways = _ways(flags, options, verify)
+    flags = (*BASE_FLAGS, *target.flags, *option_flags(options, target.info.kind))
+    if options and "flags" in options and checks is Checks.PHASES:
+        checks = Checks.PASSES
+    ways = _ways(flags, options, checks)
     store = Cache() if use_cache else None
     # The ways, not the flags alone: what is asked of the compiler's checks and of weaker flags stands in them.
     entry = f"{key(text, target.info.name, f'at most {target.info.bindings} bindings', repr(ways), *versions())}.vmfb"
@@ -129,8 +145,14 @@ def compile_mlir(
     if kept is not None:
         blob, note = _with_note(kept)
     else:
-        compiled = partial(run, text, name=name, target=target.info.name, timeout=timeout, most=target.info.bindings)
-        blob, note = _first(ways, flags, compiled)
+
+        def compiled(way: Way) -> bytes:
+            return run(
+                text, way.flags, name=name, target=target.info.name, timeout=timeout, most=target.info.bindings,
+                checks=way.checks,
+            )  # fmt: skip
+
+        blob, note = _first(ways, compiled)
         if store is not None:
             said = note.encode()
             store.put(entry, len(said).to_bytes(_NOTE, "little") + said + blob)
@@ -200,27 +222,44 @@ def executable() -> str:
 
 
 def run(
-    text: str, flags: Sequence[str], *, name: str, target: str, timeout: float, most: int | None = None
+    text: str, flags: Sequence[str], *, name: str, target: str, timeout: float, most: int | None = None,
+    checks: Checks = Checks.PASSES,
 ) -> bytes:  # fmt: skip
     """What iree-compile writes for the module `text`; most: tensors that the target's driver lets a dispatch have."""
-    command = [executable(), "module.mlir", *flags, *([] if most is None else [bindings.FLAG]), "-o", "module.out"]
+    command = [executable(), _SOURCE, *flags, *([] if most is None else [bindings.FLAG]), "-o", _RESULT]
     with refusals_become(CompileError, f"{name}: the compiler cannot be run"), process.work(), new_folder() as work:
-        (work / "module.mlir").write_text(text, encoding="utf-8")
-        code, messages = _child(command, str(work), name, timeout)
+        (work / _SOURCE).write_text(text, encoding="utf-8")
+        code, messages = _phases(command, checks, work, name, timeout)
         if most is not None:
             if code != 0 and _limit(code, messages) is None:
                 # What FLAG writes takes the place of the user's lines in messages.
-                return run(text, flags, name=name, target=target, timeout=timeout)
+                return run(text, flags, name=name, target=target, timeout=timeout, checks=checks)
             if code == 0 and (have := bindings.most_bindings(work)) > most:
                 said = f"a dispatch that IREE made has {have} tensors, and the driver takes {most}"
                 raise CompilerRefusedError(f"{name}: the module would not load, target {target}", said)
         if code == 0:
             with suppress(FileNotFoundError):
-                return (work / "module.out").read_bytes()
+                return (work / _RESULT).read_bytes()
         limit = _limit(code, messages)
         if limit is not None:
             raise CompileError(f"{name}: the compiler met a limit of this machine, target {target}: {limit}")
         raise _refusal(code, messages, f"{name}: the compiler {{}}, target {target}", _dump(text, name, command))
+
+
+def _phases(command: list[str], checks: Checks, work: Path, name: str, timeout: float) -> tuple[int, str]:
+    """Exit code and messages of the last of the runs, which is the first that fails or writes nothing."""
+    deadline = time.monotonic() + timeout
+    source, result = work / _SOURCE, work / _RESULT
+    for number, flags in enumerate(checks.runs):
+        if number:
+            if not result.exists():
+                break
+            source.write_text(readable(result.read_text(encoding="utf-8")), encoding="utf-8")
+            result.unlink()
+        code, messages = _child([*command, *flags], str(work), name, timeout, deadline)
+        if code != 0:
+            break
+    return code, messages
 
 
 def _limit(code: int, messages: str) -> str | None:
@@ -230,12 +269,11 @@ def _limit(code: int, messages: str) -> str | None:
     return limit_in(messages)
 
 
-def _child(command: list[str], folder: str, name: str, timeout: float) -> tuple[int, str]:
+def _child(command: list[str], folder: str, name: str, timeout: float, deadline: float) -> tuple[int, str]:
     """Exit code and messages. The child has its own process group, and TMPDIR for its files."""
-    deadline = time.monotonic() + timeout
     child: subprocess.Popen[bytes] | None = None
     try:
-        child = children.start(command, timeout, folder)
+        child = children.start(command, deadline - time.monotonic(), folder)
         messages = _read(child, deadline)
         if messages is None:
             raise CompilerSlowError(f"{name}: the compiler ran past its time limit of {timeout:g} s (option timeout)")

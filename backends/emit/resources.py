@@ -23,9 +23,3 @@ _CONFIG = (
 def place(module: ir.Module) -> None:
     """Say it of a module."""
     module.operation.attributes[_NAME] = ir.Attribute.parse(_CONFIG)
-
-
-def readable(module: ir.Module, text: str) -> str:
-    """The module's text with the attribute as IREE reads it: IREE prints a field so that its own parser refuses it."""
-    attributes = module.operation.attributes
-    return text.replace(str(attributes[_NAME]), _CONFIG, 1) if _NAME in attributes else text

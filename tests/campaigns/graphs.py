@@ -5,7 +5,7 @@ graphs, slopes of graphs, streams that keep state, training steps (`tests/graphs
 held to `li.interpret`, within what roundings make of each graph (`tests/graphs/roundoff.py`); slopes in f64 are
 held to differences too. Trials take turns:
 
-    with kernels, on IREE's workers; with IREE's checks between its passes; with helper threads
+    with kernels, on IREE's workers; with IREE's checks after each pass; with helper threads
     the portable lowering, the same graphs by IREE's optimisations, by its checks, and by XLA's CPU
     Vulkan, where a driver is: every 16th trial; every other pair of these with two steps to a dispatch
 
@@ -77,11 +77,10 @@ def trial(rng: np.random.Generator, number: int) -> str:
     for c in cases:
         wrong = None if c.smooth is None else by_differences(c, rng)
         told += [] if wrong is None else [f"{wrong}\n{c.program}"]
-    # Open sizes are always compiled with IREE's checks.
     if vulkan:
         ways = [VULKAN[number // 32 % 2]]
     else:
-        ways = [PORTABLE, *([] if named else [CHECKED])] if portable else [KERNELS[number // 2 % 4]]
+        ways = [PORTABLE, CHECKED] if portable else [KERNELS[number // 2 % 4]]
     said: set[str] = set()
     for way in ways:
         told += _held(cases, way, rng, said)

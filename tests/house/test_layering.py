@@ -62,8 +62,8 @@ ARROWS = {
     "backends.kernels.lowering": ("ir backends.emit backends.kernels.body backends.kernels.cpu backends.kernels.gpu"),
     "backends.lower": "ir backends.emit ops.primitive backends.kernels.lowering",
     "backends.module": (
-        "ir backends.emit backends.process backends.files backends.kernels.text backends.kernels.helpers "
-        "backends.kernels.call backends.kernels.cpu backends.lower"
+        "ir backends.emit backends.process backends.compile backends.files backends.kernels.text "
+        "backends.kernels.helpers backends.kernels.call backends.kernels.cpu backends.lower"
     ),
     "options": "ir backends.emit",
     "passes": "ir ops.primitive ops.scan ops.core ops.nn ops",
