@@ -475,7 +475,7 @@ def test_modules_that_iree_makes_invalid_are_refused(checks: Checks, rows: int) 
     module is compiled, and computes other numbers."""
     target = resolve("cpu")
     flags = (*compiler.BASE_FLAGS, *target.flags, *compiler.option_flags(None, "cpu"))
-    with pytest.raises(CompilerRefusedError, match="element types must match|expected padding_value has 'i8'"):
+    with pytest.raises(CompilerRefusedError, match=r"element types must match|expected padding_value has 'i8'"):
         compiler.run(MASKED.replace("R", str(rows)), flags, name="m", target="cpu", timeout=60, checks=checks)
 
 
