@@ -12,6 +12,7 @@ from lstm_ir.backends.emit.for_loop import first_carried
 from lstm_ir.backends.emit.mlir_types import array_attr, tensor
 from lstm_ir.backends.emit.regions import empty, generic, picked, position, reduce, signed_back, signless  # fmt: skip
 from lstm_ir.backends.emit.shapes import iota, reshape
+from lstm_ir.backends.emit.unaligned import cut, to_insert, unaligned
 from lstm_ir.backends.lower.linear import sum_type
 from lstm_ir.backends.lower.spread import alone
 from lstm_ir.backends.lower.sums_of_products import as_a_sum
@@ -110,8 +111,14 @@ def moved(e: Emitter, x: ir.Value, t: TensorType, axis: int, by: int | ir.Value,
     size = t.shape[axis]
     assert isinstance(size, int)
     by = min(by, size)
+    begin = [by if k == axis else 0 for k in range(t.rank)]
     low, high = [0] * t.rank, [0] * t.rank
     low[axis], high[axis] = (-by, by) if back else (by, -by)
+    if unaligned(e, t, begin):
+        kept = t.resized(axis, size - by)
+        x = cut(e, x, t, begin if back else [0] * t.rank, kept)
+        x = x if back else to_insert(e, x, kept, t, begin)
+        low[axis], high[axis] = max(low[axis], 0), max(high[axis], 0)
     return e.hlo(
         "pad", [x, e.constant(0, t.dtype)], t, edge_padding_low=array_attr(low),
         edge_padding_high=array_attr(high), interior_padding=array_attr([0] * t.rank),

@@ -10,6 +10,7 @@ from lstm_ir.backends.emit.emitter import Emitter, lower
 from lstm_ir.backends.emit.mlir_types import array_attr
 from lstm_ir.backends.emit.regions import empty, generic, picked, position, signed_back, signless, with_own_strides
 from lstm_ir.backends.emit.shapes import fill, fills_itself, iota, number_filled, reshape
+from lstm_ir.backends.emit.unaligned import to_insert
 from lstm_ir.backends.lower.behind_loops import apart
 from lstm_ir.backends.lower.own_memory import copied
 from lstm_ir.backends.lower.spread import apart_from_spread
@@ -143,7 +144,8 @@ def _joined(e: Emitter, n: Node, xs: list[ir.Value]) -> ir.Value:
     for x, v in zip(xs, n.inputs, strict=True):
         at = [begin if a == axis else 0 for a in range(t.rank)]
         if v.shape[axis] != 0:  # the verifier refuses an empty part at the end
-            whole = e.insert_slice(signless(e, x, v.type)[0], whole, at, list(v.shape))
+            x = to_insert(e, signless(e, x, v.type)[0], v.type.with_dtype(held), t.with_dtype(held), at)
+            whole = e.insert_slice(x, whole, at, list(v.shape))
         begin = dims.add(begin, v.shape[axis])
     if t.dtype is DType.i1:
         return e.convert(whole, t.with_dtype(held), t.dtype)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from iree.compiler import ir
 
 from lstm_ir.backends.emit.arithmetic import compare
 from lstm_ir.backends.emit.emitter import Emitter, lower
 from lstm_ir.backends.emit.mlir_types import array_attr, tensor
 from lstm_ir.backends.emit.regions import empty, generic, picked, position, signed_back, signless
+from lstm_ir.backends.emit.unaligned import to_cut, to_insert, unaligned
 from lstm_ir.backends.lower.behind_loops import apart
 from lstm_ir.backends.lower.own_memory import own
 from lstm_ir.ir import dims
@@ -23,6 +26,14 @@ Values = list[ir.Value]
 def _slice(e: Emitter, n: Node, x: ir.Value) -> ir.Value:
     t, to = n.inputs[0].type, n.types[0]
     low, high, by = (n.attrs[k] for k in ("start_indices", "limit_indices", "strides"))
+    if unaligned(e, t, low):
+        v, kind = signless(e, x, t)
+        part = kind.with_shape([dims.add(b, dims.mul(a, -1)) for a, b in zip(low, high, strict=True)])
+        v = e.extract_slice(to_cut(e, v, kind, low), kind, _values(e, low), part.shape, tensor(part))
+        t, low, high = part.with_dtype(t.dtype), (0,) * t.rank, part.shape
+        x = signed_back(e, v, t)
+        if t == to:
+            return x
     if t.is_static and to.is_static:
         return e.hlo(
             "slice", [x], to, start_indices=array_attr(low), limit_indices=array_attr(high),
@@ -30,12 +41,15 @@ def _slice(e: Emitter, n: Node, x: ir.Value) -> ir.Value:
         )  # fmt: skip
     v, kind = signless(e, x, t)
     if all(k == 1 for k in by):
-        starts = [e.size(d) if isinstance(d, dims.Expr) else d for d in low]
-        cut = e.extract_slice(v, kind, starts, to.shape, tensor(to.with_dtype(kind.dtype)))
+        cut = e.extract_slice(v, kind, _values(e, low), to.shape, tensor(to.with_dtype(kind.dtype)))
         return signed_back(e, cut, to)
     bounds = [e.shape(s) for s in (low, high, by)]
     cut = e.hlo("real_dynamic_slice", [v, *bounds], to.with_dtype(kind.dtype))
     return signed_back(e, cut, to)
+
+
+def _values(e: Emitter, places: Sequence[Dim]) -> list[ir.Value | int]:
+    return [e.size(d) if isinstance(d, dims.Expr) else d for d in places]
 
 
 @lower("pad")
@@ -60,7 +74,9 @@ def _padded(e: Emitter, n: Node, x: ir.Value, t: TensorType, value: ir.Value, to
         v, kind = _spread(e, v, kind, fill, between)
         t = t.with_shape(kind.shape)
         x, between = signed_back(e, v, t), (0,) * t.rank
-    if t.is_static and to.is_static and not _shared(e, n.inputs[1]):
+    cut_inside = unaligned(e, t, [max(-d, 0) if isinstance(d, int) else 0 for d in low])
+    if t.is_static and to.is_static and not _shared(e, n.inputs[1]) and not cut_inside:
+        x = to_insert(e, x, t, to, low)
         return e.hlo(
             "pad", [x, value], to, edge_padding_low=array_attr(low),
             edge_padding_high=array_attr(high), interior_padding=array_attr(between),
@@ -89,6 +105,7 @@ def _edges(
     sizes = zip(kind.shape, starts, ends, strict=True)
     result = kind.with_shape([dims.add(dims.add(d, lo), hi) for d, lo, hi in sizes])
     if kind != result:
+        v = to_insert(e, v, kind, result, starts)
         v = e.insert_slice(v, room(e, n, fill, result), starts, kind.shape)
     v, _ = _cut(e, v, result, last)
     return signed_back(e, v, to)
@@ -98,8 +115,9 @@ def _cut(e: Emitter, v: ir.Value, t: TensorType, off: list[tuple[int, int]]) -> 
     """Without so many elements at the ends of each axis."""
     if any(a or b for a, b in off):
         sizes = [dims.add(d, -a - b) for d, (a, b) in zip(t.shape, off, strict=True)]
-        t = t.with_shape(sizes)
-        v = e.extract_slice(v, t, [a for a, _ in off], sizes, tensor(t))
+        starts = [a for a, _ in off]
+        v, t = to_cut(e, v, t, starts), t.with_shape(sizes)
+        v = e.extract_slice(v, t, starts, sizes, tensor(t))
     return v, t
 
 
@@ -172,10 +190,12 @@ def _apart(e: Emitter, v: ir.Value, t: TensorType) -> ir.Value:
 @lower("dynamic_slice")
 def _dynamic_slice(e: Emitter, n: Node, x: ir.Value, starts: Values) -> ir.Value:
     t, to = n.inputs[0].type, n.types[0]
-    if to.is_static:
+    moving = [0 if a == b else s for a, b, s in zip(t.shape, to.shape, starts, strict=True)]
+    if to.is_static and not unaligned(e, t, moving):
         return e.hlo("dynamic_slice", [x, *starts], to, slice_sizes=array_attr(to.shape))  # type: ignore[arg-type]
     v, kind = signless(e, x, t)
     at = _inside(e, starts, t, to)
+    v = to_cut(e, v, kind, moving)
     cut = e.extract_slice(v, kind, at, to.shape, tensor(to.with_dtype(kind.dtype)))
     return signed_back(e, cut, to)
 
@@ -184,6 +204,8 @@ def _dynamic_slice(e: Emitter, n: Node, x: ir.Value, starts: Values) -> ir.Value
 def _update(e: Emitter, n: Node, x: ir.Value, update: ir.Value, starts: Values) -> ir.Value:
     t, window = n.inputs[0].type, n.inputs[1].type
     x, update = apart(e, n.inputs[:2], [own(e, n, n.inputs[0], x, t), update])
+    moving = [0 if a == b else s for a, b, s in zip(t.shape, window.shape, starts, strict=True)]
+    update = to_insert(e, update, window, t, moving)
     if t.is_static and window.is_static:
         return e.hlo("dynamic_update_slice", [x, update, *starts], t)
     v, _ = signless(e, x, t)

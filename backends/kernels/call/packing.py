@@ -17,6 +17,7 @@ from iree.compiler import ir
 from lstm_ir import ops
 from lstm_ir.backends.emit.emitter import Emitter
 from lstm_ir.backends.emit.mlir_types import array_attr
+from lstm_ir.backends.emit.unaligned import cut
 from lstm_ir.backends.kernels.body.atoms import Matrix
 from lstm_ir.backends.kernels.body.plan import PAIR, WORD, KLoop
 from lstm_ir.backends.kernels.text.memory import Memory
@@ -159,10 +160,7 @@ def _gates(
     low[m.col_axis], high[m.col_axis] = m.col_start, m.col_start + gates * width
     shape = tuple(b - a for a, b in zip(low, high, strict=True))
     if shape != t.shape:
-        v = e.hlo(
-            "slice", [v], t.with_shape(shape), start_indices=array_attr(low),
-            limit_indices=array_attr(high), strides=array_attr([1] * t.rank),
-        )  # fmt: skip
+        v = cut(e, v, t, low, t.with_shape(shape))
     if m.k_axis < m.col_axis:
         v = e.hlo("reshape", [v], t.with_shape((length, gates * width)))
         v = e.hlo("transpose", [v], t.with_shape((gates * width, length)), permutation=array_attr([1, 0]))
