@@ -171,7 +171,11 @@ def _stencil_grad_by_loops(x: Array, ct: Array, taps: Taps) -> Array:
     return out
 
 
-_FORMS = {"stride": (TAPS, (4, 9), (2, 2)), "spacing": (TURNED, (3, 2), (5, 5)), "near": (NEAR, (4, 6), (3, 3))}
+_FORMS = {
+    "stride": (TAPS, (4, 9), (2, 2)), "spacing": (TURNED, (3, 2), (5, 5)), "near": (NEAR, (4, 6), (3, 3)),
+    # Results that leave places of the operand unread.
+    "few of a stride": (TAPS, (4, 9), (1, 1)), "few of a spacing": (replace(NEAR, spacing=(1, 2)), (4, 6), (3, 1)),
+}  # fmt: skip
 
 
 @of("stencil")

@@ -246,7 +246,7 @@ def products(lhs: Value, rhs: Value, taps: Taps, height: Dim, width: Dim) -> Val
 def tap_products(lhs: Value, ct: Value, taps: Taps) -> Value:
     """`stencil_grad` by products."""
     if taps.spacing != (1, 1):  # what is read and what reads change places
-        return transpose(stencil_grad(ct, lhs, taps.turned()), (0, 2, 1, 3))
+        return transpose(stencil_grad(ct, lhs, taps.turned(lhs.shape[3:], ct.shape[3:])), (0, 2, 1, 3))
     (batch, groups, more, height, width), each, count = ct.shape, lhs.shape[2], len(taps)
     planes = Planes.of(lhs, taps, height, width)
     if groups != 1 and each == 1:

@@ -63,15 +63,23 @@ class Taps:
         """Some of them."""
         return replace(self, rows=tuple(self.rows[k] for k in which), columns=tuple(self.columns[k] for k in which))
 
-    def turned(self) -> Taps:
-        """Those of the gradient by lhs: what reads a place becomes where it is read from."""
+    def turned(self, sizes: Sequence[Dim], results: Sequence[Dim]) -> Taps:
+        """Those of the gradient by lhs: what reads a place becomes where it is read from.
+
+        `sizes` are the last two of lhs, `results` the height and width. Few results leave places that none reads.
+        """
         down, right = self.reach
         rest = [max(pair) - 1 for pair in zip(self.strides, self.spacing, strict=True)]
-        high = tuple(r - h + more for r, h, more in zip(self.reach, self.high, rest, strict=True))
-        low = tuple(r - n for r, n in zip(self.reach, self.low, strict=True))
+        high = [r - h + more for r, h, more in zip(self.reach, self.high, rest, strict=True)]
+        low = [r - n for r, n in zip(self.reach, self.low, strict=True)]
+        for k, reach in enumerate(self.reach):
+            read = dims.mul(dims.add(results[k], -1), self.strides[k])
+            missing = dims.add(dims.mul(dims.add(sizes[k], -1), self.spacing[k]), dims.mul(read, -1))
+            if isinstance(missing, int):
+                high[k] = max(high[k], reach + missing - low[k])
         return Taps(
             tuple(down - i for i in self.rows), tuple(right - j for j in self.columns), self.spacing, self.strides,
-            low, high,  # type: ignore[arg-type]
+            (low[0], low[1]), (high[0], high[1]),
         )  # fmt: skip
 
 
@@ -205,4 +213,4 @@ def stencil_grad(lhs: Value, ct: Value, taps: Taps) -> Value:
 
 def by_lhs(ct: Value, rhs: Value, taps: Taps, height: Dim, width: Dim) -> Value:
     """The gradient of lhs, whose last axes are of these sizes."""
-    return stencil(ct, transpose(rhs, (0, 2, 1, 3)), taps.turned(), height, width)
+    return stencil(ct, transpose(rhs, (0, 2, 1, 3)), taps.turned((height, width), ct.shape[3:]), height, width)
