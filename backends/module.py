@@ -312,10 +312,9 @@ class _Function:
         rest = dims.add(d, dims.mul(dims.name(unknown[0]), -k)) if k else None
         if k is None or rest is None or unknown[0] in dims.names(rest):
             return False
-        index = ir.IndexType.get()
         with ir.InsertionPoint(e.anchor):
-            left = e.make("arith.subi", [at, e.size(rest)], [index]).result
-            e.sizes[unknown[0]] = e.make("arith.divsi", [left, e.size(k)], [index]).result
+            left = e.arith("subi", at, e.size(rest))
+            e.sizes[unknown[0]] = e.arith("divsi", left, e.size(k))
         return True
 
     def _assert_equal(self, a: ir.Value, b: ir.Value, what: str) -> None:

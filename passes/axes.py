@@ -73,10 +73,7 @@ class BodyAxes:
         if Trait.elementwise in n.op.traits:
             self._elementwise(n.inputs, out)
         elif name == "broadcast_in_dim":
-            kept = {d: i for i, d in enumerate(a["broadcast_dimensions"]) if x.shape[i] == out.shape[d]}
-            for d, i in kept.items():
-                self._tie((x, i), (out, d))
-            self._repeated.update((out, d) for d in range(out.rank) if d not in kept)
+            self._broadcast(x, out, a["broadcast_dimensions"])
         elif name == "transpose":
             for i, p in enumerate(a["permutation"]):
                 self._tie((x, p), (out, i))
@@ -89,21 +86,10 @@ class BodyAxes:
             axes = axes if isinstance(axes, tuple) else (axes,)
             self._without(x, out, axes if name == "argmax" else (), axes)
         elif name == "slice":
-            whole = [i for i in range(x.rank) if x.shape[i] == out.shape[i]]
-            for i in whole:
-                self._tie((x, i), (out, i))
-            for i in range(x.rank):
-                if i not in whole:
-                    self._mix(x, i)
-                    self._mix(out, i)
+            self._but(x, out, [i for i in range(x.rank) if x.shape[i] != out.shape[i]])
         elif name == "concatenate":
             for v in n.inputs:
-                for i in range(v.rank):
-                    if i != a["dimension"]:
-                        self._tie((v, i), (out, i))
-                    else:
-                        self._mix(v, i)
-                        self._mix(out, i)
+                self._but(v, out, [a["dimension"]])
         elif name == "reshape":
             self._reshape(x, out)
         elif name == "gather":
@@ -112,6 +98,21 @@ class BodyAxes:
             for v in (*n.inputs, *n.values):
                 for i in range(v.rank):
                     self._mix(v, i)
+
+    def _broadcast(self, x: Value, out: Value, places: tuple[int, ...]) -> None:
+        kept = {d: i for i, d in enumerate(places) if x.shape[i] == out.shape[d]}
+        for d, i in kept.items():
+            self._tie((x, i), (out, d))
+        self._repeated.update((out, d) for d in range(out.rank) if d not in kept)
+
+    def _but(self, x: Value, out: Value, cut: Sequence[int]) -> None:
+        """Equal axes, but for those of which a part is taken or made."""
+        for i in range(x.rank):
+            if i not in cut:
+                self._tie((x, i), (out, i))
+        for i in cut:
+            self._mix(x, i)
+            self._mix(out, i)
 
     def _elementwise(self, inputs: Sequence[Value], out: Value) -> None:
         """An axis along which every operand is repeated is one of the result; other operands say what an axis is."""

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+from lstm_ir.ir.clone import clone
 from lstm_ir.ir.expansion import expansion
 from lstm_ir.ir.graph import Graph, Node, Value, make, transform
 from lstm_ir.ir.leaf import constant
@@ -23,7 +24,6 @@ from lstm_ir.ir.opdef import Level, Op
 from lstm_ir.ir.target import TargetInfo
 from lstm_ir.ops.primitive.shape import reshape
 from lstm_ir.passes.base import Notes, Pass, register
-from lstm_ir.passes.loops import clone
 
 
 @register

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from lstm_ir.ir.clone import clone
 from lstm_ir.ir.graph import Graph, Value, make
 from lstm_ir.ir.leaf import parameter
 from lstm_ir.ir.loop import Loop
@@ -19,7 +20,6 @@ from lstm_ir.ops.scan.node import scan_node
 from lstm_ir.passes.base import Notes, Pass, register
 from lstm_ir.passes.hoist import frontier, in_loops, moved_out
 from lstm_ir.passes.lift import Dependence, Lift
-from lstm_ir.passes.loops import clone
 
 CHEAP = ("parameter", "constant", "broadcast_in_dim", "iota", "dim")  # nothing is computed: they stay inside
 

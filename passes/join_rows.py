@@ -12,13 +12,14 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from lstm_ir import ops
+from lstm_ir.ir.clone import clone
 from lstm_ir.ir.graph import Graph, Node, Value, substitute
 from lstm_ir.ir.location import at
 from lstm_ir.ir.loop import Loop
 from lstm_ir.ir.target import TargetInfo
 from lstm_ir.ir.types import Shape
 from lstm_ir.passes.base import KernelPass, Notes, register
-from lstm_ir.passes.loops import clone, new_param, rebuilt
+from lstm_ir.passes.loops import new_param, rebuilt
 from lstm_ir.passes.rewrite import with_bodies
 from lstm_ir.passes.tuned import JOINED_ROWS, LOOP_TENSORS
 

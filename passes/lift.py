@@ -14,13 +14,13 @@ from typing import Any
 
 from lstm_ir import ops
 from lstm_ir.ir import dims
+from lstm_ir.ir.clone import clone, needed
 from lstm_ir.ir.graph import Node, Value, make, map_arg
 from lstm_ir.ir.location import at
 from lstm_ir.ir.loop import Loop
 from lstm_ir.ir.opdef import Trait
 from lstm_ir.ir.types import DType
 from lstm_ir.ops.primitive.broadcast import broadcast_in_dim
-from lstm_ir.passes.loops import clone, needed
 
 
 class Dependence(Enum):

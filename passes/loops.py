@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
-from lstm_ir.ir.graph import Graph, Node, Value, map_arg, topological
+from lstm_ir.ir.clone import clone
+from lstm_ir.ir.graph import Graph, Node, Value
 from lstm_ir.ir.leaf import parameter
 from lstm_ir.ir.loop import Loop
 from lstm_ir.ir.types import TensorType
@@ -44,29 +45,6 @@ def rebuilt(
         body, tuple(v for v, _ in consts), tuple(v for v, _, _ in carries),
         tuple(v for v, _, _ in xs), length=loop.length, reverse=flags, count=loop.count, until=loop.until,
     )  # fmt: skip
-
-
-def clone(values: Sequence[Value], env: dict[Value, Value]) -> list[Value]:
-    """The values over what `env` maps their leaves to; `env` gains every value that is cloned."""
-    pending = [v.node for v in values]
-    for n in needed(pending, env):
-        new = n.with_args(tuple(map_arg(a, env) for a in n.args))
-        for old, made in zip(n.values, new.values, strict=True):
-            env.setdefault(old, made)
-    return [env[v] for v in values]
-
-
-def needed(roots: Sequence[Node], env: Container[Value]) -> list[Node]:
-    """Nodes that the roots need beyond what `env` gives; inputs first."""
-    found: set[Node] = set()
-    todo = list(roots)
-    while todo:
-        n = todo.pop()
-        if n in found or all(v in env for v in n.values):
-            continue
-        found.add(n)
-        todo.extend(v.node for v in n.inputs if v not in env)
-    return [n for n in topological(roots) if n in found]
 
 
 def new_param(name: str, t: TensorType) -> Value:

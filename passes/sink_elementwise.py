@@ -13,6 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import ClassVar
 
+from lstm_ir.ir.clone import clone
 from lstm_ir.ir.graph import Graph, Node, Value, make, substitute
 from lstm_ir.ir.leaf import constant, parameter
 from lstm_ir.ir.literals import splat
@@ -24,7 +25,6 @@ from lstm_ir.ir.types import DType
 from lstm_ir.ops.primitive.broadcast import broadcast_in_dim
 from lstm_ir.ops.scan.node import scan_node
 from lstm_ir.passes.base import KernelPass, Notes, register
-from lstm_ir.passes.loops import clone
 from lstm_ir.passes.rewrite import with_bodies
 from lstm_ir.passes.tuned import LOOP_TENSORS
 

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from lstm_ir import ops
+from lstm_ir.ir.clone import clone
 from lstm_ir.ir.graph import Graph, Value
 from lstm_ir.ir.loop import Loop
 from lstm_ir.ir.target import TargetInfo
@@ -24,7 +25,7 @@ from lstm_ir.ops.primitive.window import slice as slice_op
 from lstm_ir.passes.axes import Axis, BodyAxes
 from lstm_ir.passes.base import KernelPass, Notes, register
 from lstm_ir.passes.hoist import in_loops
-from lstm_ir.passes.loops import clone, new_param, rebuilt
+from lstm_ir.passes.loops import new_param, rebuilt
 from lstm_ir.passes.row_axes import narrow, rows_of
 from lstm_ir.passes.tuned import WIDE_COLUMNS
 

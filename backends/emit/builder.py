@@ -227,8 +227,8 @@ class Builder:
                 else:
                     factor = self.sizes[atom]
                 bare = i == 0 and k == 1
-                term = factor if bare else self.make("arith.muli", [term, factor], [index]).result
-            total = term if total is None else self.make("arith.addi", [total, term], [index]).result
+                term = factor if bare else self.arith("muli", term, factor)
+            total = term if total is None else self.arith("addi", total, term)
         assert total is not None
         return total
 
@@ -250,6 +250,10 @@ class Builder:
             return self.make("tensor.from_elements", [cast], [kind]).result
         made = self.make("flow.tensor.splat", [cast], [kind]).result
         return self.opaque(made, TensorType((), dtype))
+
+    def arith(self, name: str, *operands: ir.Value) -> ir.Value:
+        """arith.`name` of index values (of `select` a flag comes first)."""
+        return self.make(f"arith.{name}", operands, [ir.IndexType.get()]).result
 
     def extract(self, v: ir.Value) -> ir.Value:
         """The index held by an integer tensor of rank 0; the host waits for it."""

@@ -59,10 +59,6 @@ class Flat:
         """Elements of the flat tensor that one element takes."""
         return 2 if self.stored is None and dtype.bits == 64 else 1
 
-    def index(self, name: str, a: ir.Value, b: ir.Value) -> ir.Value:
-        """arith.`name` of two indices."""
-        return self.e.make(f"arith.{name}", [a, b], [ir.IndexType.get()]).result
-
     def start(self, values: Sequence[ir.Value | None]) -> ir.Value:
         """A new flat tensor of these values; None is zeros."""
         flat = self.e.filled(0, self.type, own=True)
@@ -91,7 +87,7 @@ class Flat:
 
     def _row_begin(self, p: _FlatPart, at: ir.Value) -> ir.Value:
         step = self.e.size(dims.mul(p.row, self._words(p.type.dtype)))
-        return self.index("addi", self.e.size(p.begin), self.index("muli", at, step))
+        return self.e.arith("addi", self.e.size(p.begin), self.e.arith("muli", at, step))
 
     def write(self, flat: ir.Value, v: ir.Value, t: TensorType, begin: ir.Value) -> ir.Value:
         """With `v`, of type `t`, from element `begin` on."""

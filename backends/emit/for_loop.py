@@ -74,7 +74,7 @@ def until_loop(
         at, end, *carried = body.arguments
         outer, e.turn = e.turn, at
         after, on, given = step(at, [e.tie(v, t) for v, t in zip(carried, types, strict=True)])
-        end = e.make("arith.select", [on, end, e.size(0)], [index]).result
+        end = e.arith("select", on, end, e.size(0))
         e.make("scf.yield", [after, end, *given], [])
         e.turn = outer
     last, end, *left = loop.results
@@ -87,9 +87,8 @@ def number_of_steps(e: Emitter, length: ir.Value, count: ir.Value | None) -> ir.
     """How many there are, clamped, so that no value reads or writes outside."""
     if count is None:
         return length
-    index = [ir.IndexType.get()]
-    least = e.make("arith.maxsi", [e.extract(count), e.size(0)], index).result
-    return e.make("arith.minsi", [least, length], index).result
+    least = e.arith("maxsi", e.extract(count), e.size(0))
+    return e.arith("minsi", least, length)
 
 
 def goes_on(e: Emitter, stop: ir.Value) -> ir.Value:

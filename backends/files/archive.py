@@ -119,17 +119,7 @@ def write_package(
     if not modules:
         raise PackageError("a package needs at least one target")
     key = _key(sign_key)
-    members = {WEIGHTS: _packed(parameters.check(weights, signature.weights))}
-    start = dict({} if state is None else state)
-    if set(start) != set(signature.state):
-        odd = min(set(start) ^ set(signature.state))
-        raise PackageError(f"state {odd!r} has no initial value, or is not in the signature")
-    if start:
-        members[STATE] = _packed(start)
-    if graph is not None:
-        members[GRAPH] = graph.text.encode()
-        if graph.constants:
-            members[CONSTANTS] = _packed(graph.constants)
+    members = _data(signature, weights, {} if state is None else state, graph)
     targets = []
     for i, made in enumerate(modules.values()):
         target, blob, work = made if isinstance(made, ModuleFile) else ModuleFile(*made)
@@ -152,6 +142,23 @@ def write_package(
     if key is not None:
         members[SEAL] = hmac.new(key, text, hashlib.sha256).hexdigest().encode()
     _write(Path(path), members)
+
+
+def _data(
+    signature: Signature, weights: Mapping[str, Any], state: Mapping[str, Array], graph: PackedGraph | None
+) -> dict[str, bytes]:
+    """What all modules of a package share: weights, initial state, the graph."""
+    members = {WEIGHTS: _packed(parameters.check(weights, signature.weights))}
+    if set(state) != set(signature.state):
+        odd = min(set(state) ^ set(signature.state))
+        raise PackageError(f"state {odd!r} has no initial value, or is not in the signature")
+    if state:
+        members[STATE] = _packed(state)
+    if graph is not None:
+        members[GRAPH] = graph.text.encode()
+        if graph.constants:
+            members[CONSTANTS] = _packed(graph.constants)
+    return members
 
 
 def _packed(arrays: Mapping[str, Array]) -> bytes:

@@ -8,7 +8,7 @@ from iree.compiler import ir
 from lstm_ir.backends.emit.arithmetic import Calc
 from lstm_ir.backends.emit.emitter import Emitter, lower
 from lstm_ir.backends.emit.mlir_types import SIGNED
-from lstm_ir.backends.lower.elementwise import in_f32
+from lstm_ir.backends.lower.elementwise import compute_type
 from lstm_ir.ir.graph import Node
 from lstm_ir.ir.types import DType, TensorType
 
@@ -19,7 +19,7 @@ def _convert(e: Emitter, n: Node, x: ir.Value) -> ir.Value:
     if to.dtype is DType.i1:
         return Calc(e, t).compare("NE", x, 0) if t.dtype is not DType.i1 else x
     if t.dtype.is_float and not to.dtype.is_float:
-        wide = in_f32(t)
+        wide = compute_type(t)
         return _saturated(e, e.convert(x, t, wide.dtype), wide, to)
     unfit = to.dtype is DType.f64 or to.dtype in SIGNED
     if not t.rank and unfit and e.target is not None and not t.dtype.is_float and t.dtype not in SIGNED:

@@ -16,9 +16,9 @@ _ARITHMETIC = (
 )  # fmt: skip
 
 
-def in_f32(t: TensorType) -> TensorType:
-    """The type that arithmetic on `t` is done in."""
-    return t.with_dtype(DType.f32) if t.dtype.is_float and t.dtype.bits == 16 else t
+def compute_type(t: TensorType) -> TensorType:
+    """The type that elements of `t` are computed and summed in."""
+    return t.with_dtype(t.dtype.compute_dtype)
 
 
 @lower(*_ARITHMETIC)
@@ -26,7 +26,7 @@ def _arithmetic(e: Emitter, n: Node, *operands: ir.Value) -> ir.Value:
     t = n.types[0]
     if n.op.name == "sign" and not t.dtype.is_signed:
         return e.hlo("minimum", [operands[0], e.full(1, t)], t)
-    inside = in_f32(t)
+    inside = compute_type(t)
     if n.op.name == "subtract" and not t.dtype.is_float and not t.is_static and e.target is not None:
         # x - x becomes a literal 0 of open size, which there is not; so does what only IREE finds to be that
         return e.hlo("add", [operands[0], e.hlo("negate", [operands[1]], t)], t)

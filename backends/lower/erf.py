@@ -13,7 +13,7 @@ from iree.compiler import ir
 
 from lstm_ir.backends.emit.arithmetic import Calc
 from lstm_ir.backends.emit.emitter import Emitter, lower
-from lstm_ir.backends.lower.elementwise import in_f32
+from lstm_ir.backends.lower.elementwise import compute_type
 from lstm_ir.ir.graph import Node
 from lstm_ir.ir.types import DType
 
@@ -48,7 +48,7 @@ _Q = {
 @lower("erf")
 def _erf(e: Emitter, n: Node, x: ir.Value) -> ir.Value:
     t = n.types[0]
-    inside = in_f32(t)
+    inside = compute_type(t)
     c = Calc(e, inside)
     v = e.convert(x, t, inside.dtype)
     size = c.op("abs", v)

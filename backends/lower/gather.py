@@ -24,7 +24,7 @@ from lstm_ir.backends.emit.regions import (
     with_own_strides,
 )
 from lstm_ir.backends.emit.shapes import reshape
-from lstm_ir.backends.lower.linear import sum_type
+from lstm_ir.backends.lower.elementwise import compute_type
 from lstm_ir.backends.lower.own_memory import own
 from lstm_ir.ir import dims
 from lstm_ir.ir.dims import Dim
@@ -148,7 +148,7 @@ def _scatter_add(e: Emitter, n: Node, x: ir.Value, indices: ir.Value, updates: i
         # widened in the scatter's dispatch they are an array on the stack, of any size; on GPUs clamped ones are, too
         rows = e.barrier(rows, kind)
     count = dims.product(kind.shape)
-    total = sum_type(t)
+    total = compute_type(t)
     rest = [i for i in range(t.rank) if i != axis]
     moved = total.with_shape([t.shape[axis], *(t.shape[i] for i in rest)])
     flat = total.resized(axis, count)

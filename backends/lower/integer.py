@@ -10,7 +10,7 @@ from lstm_ir.backends.emit.arithmetic import Calc
 from lstm_ir.backends.emit.emitter import Emitter, lower
 from lstm_ir.backends.emit.regions import signed_back, signless
 from lstm_ir.backends.emit.unseen import without_zero
-from lstm_ir.backends.lower.elementwise import in_f32
+from lstm_ir.backends.lower.elementwise import compute_type
 from lstm_ir.ir.graph import Node
 from lstm_ir.ir.types import DType
 
@@ -20,7 +20,7 @@ def _divide(e: Emitter, n: Node, a: ir.Value, b: ir.Value) -> ir.Value:
     """Integers: x / 0 has all bits set, MIN / -1 = MIN (an x86 processor traps on both)."""
     t = n.types[0]
     if t.dtype.is_float:
-        inside = in_f32(t)
+        inside = compute_type(t)
         given = [
             without_zero(e, e.convert(v, t, inside.dtype), x, inside) for v, x in zip((a, b), n.inputs, strict=True)
         ]
@@ -38,7 +38,7 @@ def _remainder(e: Emitter, n: Node, a: ir.Value, b: ir.Value) -> ir.Value:
     """Integers: x % 0 = x, x % -1 = 0."""
     t = n.types[0]
     if t.dtype.is_float:
-        inside = in_f32(t)
+        inside = compute_type(t)
         c = Calc(e, inside)
         out = _fmod(c, e.convert(a, t, inside.dtype), e.convert(b, t, inside.dtype))
         return e.convert(out, inside, t.dtype)

@@ -13,19 +13,15 @@ from lstm_ir.backends.emit.regions import generic, signed_back, signless
 from lstm_ir.backends.emit.shapes import reshape
 from lstm_ir.backends.kernels import lowering as kernels
 from lstm_ir.backends.lower.beside_products import gives_several, meets_a_mask, meets_columns
+from lstm_ir.backends.lower.elementwise import compute_type
 from lstm_ir.ir import dims
 from lstm_ir.ir.dims import Dim
 from lstm_ir.ir.graph import Node, Value
-from lstm_ir.ir.types import DType, Shape, TensorType
+from lstm_ir.ir.types import Shape, TensorType
 from lstm_ir.ops.primitive.linear import free_axes
 
 Ints = tuple[int, ...]
 _LEAVES = {"parameter", "weight", "constant"}
-
-
-def sum_type(t: TensorType) -> TensorType:
-    """The type in which sums of such elements are held."""
-    return t.with_dtype(DType.f32) if t.dtype.is_float and t.dtype.bits == 16 else t
 
 
 @lower("dot_general")
@@ -33,7 +29,7 @@ def _dot(e: Emitter, n: Node, lhs: ir.Value, rhs: ir.Value) -> ir.Value:
     a, b = n.inputs[0].type, n.inputs[1].type
     axes = [n.attrs[f"{side}_{what}_dimensions"] for what in ("batching", "contracting") for side in ("lhs", "rhs")]
     to = n.types[0]
-    total = sum_type(to)
+    total = compute_type(to)
     if e.has_cpu_kernels:
         for by_kernel in (kernels.lower_product, kernels.lower_outer_sum):
             done = by_kernel(e, n, lhs, rhs)

@@ -12,7 +12,7 @@ from iree.compiler import ir
 from lstm_ir.backends.emit.arithmetic import Calc
 from lstm_ir.backends.emit.emitter import Emitter, lower
 from lstm_ir.backends.emit.formulas import angle, below_zero, expm1, expm1_single, log1p, log1p_single, tanh64, wave
-from lstm_ir.backends.lower.elementwise import in_f32
+from lstm_ir.backends.lower.elementwise import compute_type
 from lstm_ir.ir.graph import Node
 from lstm_ir.ir.types import DType, TensorType
 
@@ -22,7 +22,7 @@ def _tanh(e: Emitter, n: Node, x: ir.Value) -> ir.Value:
     t = n.types[0]
     if t.dtype is DType.f64:
         return tanh64(Calc(e, t), x)
-    inside = in_f32(t)
+    inside = compute_type(t)
     return e.convert(e.hlo("tanh", [e.convert(x, t, inside.dtype)], inside), inside, t.dtype)
 
 
@@ -31,7 +31,7 @@ def _near_zero(e: Emitter, n: Node, x: ir.Value) -> ir.Value:
     t, exp = n.types[0], n.op.name == "exponential_minus_one"
     if t.dtype is DType.f64 and e.target is not None:
         return (expm1 if exp else log1p)(Calc(e, t), x)
-    inside = in_f32(t)
+    inside = compute_type(t)
     wide = e.convert(x, t, inside.dtype)
     if e.is_spirv:
         out = (expm1_single if exp else log1p_single)(Calc(e, inside), wide)
@@ -43,7 +43,7 @@ def _near_zero(e: Emitter, n: Node, x: ir.Value) -> ir.Value:
 def _inside(e: Emitter, t: TensorType) -> TensorType:
     """f64 on processors, where it costs little and f32 would lose digits; else f32."""
     free = e.target is None or e.target.kind == "cpu"
-    return t.with_dtype(DType.f64) if free else in_f32(t)
+    return t.with_dtype(DType.f64) if free else compute_type(t)
 
 
 @lower("power")

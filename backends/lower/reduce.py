@@ -13,7 +13,7 @@ from lstm_ir.backends.emit.mlir_types import array_attr, tensor
 from lstm_ir.backends.emit.regions import empty, generic, picked, position, reduce, signed_back, signless  # fmt: skip
 from lstm_ir.backends.emit.shapes import iota, reshape
 from lstm_ir.backends.emit.unaligned import cut, to_insert, unaligned
-from lstm_ir.backends.lower.linear import sum_type
+from lstm_ir.backends.lower.elementwise import compute_type
 from lstm_ir.backends.lower.spread import alone
 from lstm_ir.backends.lower.sums_of_products import as_a_sum
 from lstm_ir.ir import dims
@@ -25,7 +25,7 @@ from lstm_ir.ops.primitive.reduce import bounds
 @lower("reduce_sum")
 def _sum(e: Emitter, n: Node, x: ir.Value) -> ir.Value:
     t = n.inputs[0].type
-    inside = sum_type(t)
+    inside = compute_type(t)
     out = e.convert(as_a_sum(e, n, x, t, n.attrs["dimensions"]), t, inside.dtype)
     # One axis after another: IREE adds one by one, and the error of a sum grows with its length.
     for axis in sorted(n.attrs["dimensions"], reverse=True):
@@ -88,7 +88,7 @@ def _cumsum(e: Emitter, n: Node, x: ir.Value) -> ir.Value:
     t, axis = n.inputs[0].type, n.attrs["axis"]
     if t.shape[axis] == 1:
         return e.full(0, t) if n.attrs["exclusive"] else x
-    total = sum_type(t)
+    total = compute_type(t)
     v = e.convert(x, t, total.dtype)
     back = n.attrs["reverse"]
     if n.attrs["exclusive"]:
@@ -135,8 +135,8 @@ def _moved_dynamic(e: Emitter, x: ir.Value, t: TensorType, axis: int, by: ir.Val
         """The place is clamped before it is read."""
         at = [position(e, i) for i in range(t.rank)]
         source = e.make("arith.addi" if back else "arith.subi", [at[axis], by], [index]).result
-        held = e.make("arith.minsi", [source, last], [index]).result
-        held = e.make("arith.maxsi", [held, first], [index]).result
+        held = e.arith("minsi", source, last)
+        held = e.arith("maxsi", held, first)
         inside = e.compare("eq", held, source)
         at[axis] = held
         found = picked(e, v, at)
@@ -166,5 +166,5 @@ def _doubling(e: Emitter, x: ir.Value, t: TensorType, axis: int, back: bool) -> 
         e.make("scf.condition", [e.compare("slt", before.arguments[0], size), *before.arguments], [])
     with ir.InsertionPoint(after):
         by, v = after.arguments[0], e.tie(after.arguments[1], t)
-        e.make("scf.yield", [e.make("arith.addi", [by, by], [index]).result, added(v, by)], [])
+        e.make("scf.yield", [e.arith("addi", by, by), added(v, by)], [])
     return e.tie(loop.results[1], t)

@@ -224,9 +224,6 @@ class _Dynamic:
     def __init__(self, e: Emitter, loop: Loop) -> None:
         self.e, self.loop = e, loop
 
-    def arith(self, name: str, a: ir.Value, b: ir.Value) -> ir.Value:
-        return self.e.make(f"arith.{name}", [a, b], [ir.IndexType.get()]).result
-
     def run(self, consts: Values, init: Values, xs: Values, count: ir.Value | None) -> Values:
         e, loop = self.e, self.loop
         n = number_of_steps(e, e.size(loop.length), count)
@@ -237,13 +234,13 @@ class _Dynamic:
         kinds = [*loop.carry_types, *loop.y_types]
 
         def block(start: ir.Value, s: Values) -> tuple[ir.Value, ir.Value, Values]:
-            steps = self.arith("minsi", self.arith("subi", n, start), k)
+            steps = self.e.arith("minsi", self.e.arith("subi", n, start), k)
             done, on, state, chunks = self._chunk(consts, s[:carries], xs, start, steps, n)
             merged = [
                 self._put(o, c, t, start, done, n, rev)
                 for o, c, t, rev in zip(s[carries:], chunks, loop.y_types, loop.y_reverse, strict=True)
             ]
-            return self.arith("addi", start, done), on, [*state, *merged]
+            return self.e.arith("addi", start, done), on, [*state, *merged]
 
         if loop.until:
             ran, _, last = until_loop(e, n, [*init, *buffers], kinds, block)
@@ -260,19 +257,19 @@ class _Dynamic:
 
         def step(j: ir.Value, s: Values) -> tuple[ir.Value, ir.Value, Values]:
             carries, chunks = s[: len(state)], s[len(state) :]
-            at = self.arith("addi", start, j)
-            back = self.arith("subi", self.arith("subi", n, e.size(1)), at)
+            at = self.e.arith("addi", start, j)
+            back = self.e.arith("subi", self.e.arith("subi", n, e.size(1)), at)
             rows = [
                 self._row(x, t, back if rev else at) for x, t, rev in zip(xs, loop.x_types, loop.x_reverse, strict=True)
             ]
             out = e.body(loop.body, [e.scalar(at, DType.i32), *consts, *carries, *rows])
-            mirrored = self.arith("subi", e.size(CHUNK - 1), j)
+            mirrored = self.e.arith("subi", e.size(CHUNK - 1), j)
             new = [
                 e.insert_slice(y, c, [mirrored if rev else j, *[0] * (t.rank - 1)], [1, *t.shape[1:]])
                 for c, y, t, rev in zip(chunks, out[loop.first_row :], types, loop.y_reverse, strict=True)
             ]
             on = goes_on(e, ended(e, out[len(state)], loop.stop[0].type)) if loop.until else j
-            return self.arith("addi", j, e.size(1)) if loop.until else j, on, [*out[: len(state)], *new]
+            return self.e.arith("addi", j, e.size(1)) if loop.until else j, on, [*out[: len(state)], *new]
 
         kinds = [*loop.carry_types, *types]
         done = on = steps
@@ -301,8 +298,8 @@ class _Dynamic:
         low: Any = 0
         at = start
         if reverse:  # the last `steps` rows of the chunk go to rows n - start - steps ..
-            low = self.arith("subi", self.e.size(CHUNK), steps)
-            at = self.arith("subi", self.arith("subi", n, start), steps)
+            low = self.e.arith("subi", self.e.size(CHUNK), steps)
+            at = self.e.arith("subi", self.e.arith("subi", n, start), steps)
         dynamic = ir.ShapedType.get_dynamic_size()
         shape = [dynamic, *(d if isinstance(d, int) else dynamic for d in t.shape[1:])]
         kind = ir.RankedTensorType.get(shape, ir.RankedTensorType(out.type).element_type)

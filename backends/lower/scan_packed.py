@@ -85,10 +85,6 @@ class PackedLoop:
         self.half: Dim = parts[self.carries].begin if self.carries else 0
         self.lent = _lent(loop)
 
-    def index(self, name: str, a: ir.Value, b: ir.Value) -> ir.Value:
-        """arith.`name` of two indices."""
-        return self.e.make(f"arith.{name}", [a, b], [ir.IndexType.get()]).result
-
     def run(self, consts: Values, init: Values, xs: Values, count: ir.Value | None) -> Values:
         """Finals and stacked results."""
         if self.loop.length == 1 and count is None:
@@ -96,23 +92,23 @@ class PackedLoop:
         e, n = self.e, self.steps(count)
         flat, done, turns = self.first(init), e.size(0), e.size(0)
         if self.at_once > 1:
-            whole = self.index("divui", n, e.size(self.at_once))
-            end = self.index("muli", whole, e.size(self.at_once))
+            whole = e.arith("divui", n, e.size(self.at_once))
+            end = e.arith("muli", whole, e.size(self.at_once))
             many = self.step(consts, xs, n, self.at_once)
             flat = self._for(done, end, turns, flat, many, self.at_once)
             done, turns = end, whole
         length = self.loop.length
         if self.at_once == 1 or count is not None or not isinstance(length, int) or length % self.at_once:
             flat = self._for(done, n, turns, flat, self.step(consts, xs, n, 1), 1)
-            turns = self.index("addi", turns, self.index("subi", n, done))
+            turns = e.arith("addi", turns, e.arith("subi", n, done))
         return self.results(flat, turns)
 
     def _for(self, low: ir.Value, high: ir.Value, before: ir.Value, flat: ir.Value, step: Step, by: int) -> ir.Value:
         """Steps `low` to `high`, so many in an iteration, behind so many iterations."""
 
         def one(j: ir.Value, flat: ir.Value) -> ir.Value:
-            turn = self.index("divui", self.index("subi", j, low), self.e.size(by))
-            return step(j, self.index("addi", before, turn), flat)[0]
+            turn = self.e.arith("divui", self.e.arith("subi", j, low), self.e.size(by))
+            return step(j, self.e.arith("addi", before, turn), flat)[0]
 
         return for_one(self.e, (low, high, self.e.size(by)), flat, self.flat.type, one)
 
@@ -152,8 +148,8 @@ class PackedLoop:
             held = [e.barrier(v, t) for v, t in zip(self._carried(flat, turn), loop.carry_types, strict=True)]
             made: list[tuple[ir.Value, ir.Value, list[ir.Value]]] = []
             for u in range(at_once):
-                at = j if u == 0 else self.index("addi", j, e.size(u))
-                back = self.index("subi", self.index("subi", n, e.size(1)), at)
+                at = j if u == 0 else e.arith("addi", j, e.size(u))
+                back = e.arith("subi", e.arith("subi", n, e.size(1)), at)
                 read = [
                     self._row(x, t, back if rev else at)
                     for x, t, rev in zip(xs, loop.x_types, loop.x_reverse, strict=True)
@@ -163,7 +159,7 @@ class PackedLoop:
                     out = self._moved(out)
                 held, stop = list(out[:carries]), list(out[carries : loop.first_row])
                 made.append((at, back, list(out[loop.first_row :])))
-            after = self.index("addi", turn, e.size(1))
+            after = e.arith("addi", turn, e.size(1))
             for i, (v, t) in enumerate(zip(held, loop.carry_types, strict=True)):
                 flat = self.flat.write(flat, v, t, self._begin(i, after))
             for i, reverse in enumerate(loop.y_reverse):
@@ -187,8 +183,8 @@ class PackedLoop:
 
     def _begin(self, i: int, turns: ir.Value) -> ir.Value:
         """Where carry i lies after so many iterations: in one half of two."""
-        other = self.index("muli", self.index("remui", turns, self.e.size(2)), self.e.size(self.half))
-        return self.index("addi", self.e.size(self.flat.parts[i].begin), other)
+        other = self.e.arith("muli", self.e.arith("remui", turns, self.e.size(2)), self.e.size(self.half))
+        return self.e.arith("addi", self.e.size(self.flat.parts[i].begin), other)
 
     def _row(self, x: ir.Value, t: TensorType, at: ir.Value) -> ir.Value:
         row = tensor(t.with_shape(t.shape[1:]))

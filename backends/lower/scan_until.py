@@ -35,7 +35,7 @@ class UntilLoop(PackedLoop):
         def step(j: ir.Value, flat: Values) -> tuple[ir.Value, ir.Value, Values]:
             new, (stop,) = one(j, j, flat[0])
             on = goes_on(e, ended(e, stop, loop.stop[0].type))
-            return self.index("addi", j, e.size(1)), on, [written_in_place(e, new, self.flat.type)]
+            return self.e.arith("addi", j, e.size(1)), on, [written_in_place(e, new, self.flat.type)]
 
         ran, _, (last,) = until_loop(e, n, [self.first(init)], [self.flat.type], step)
         found = self.results(last, ran)

@@ -11,7 +11,7 @@ from lstm_ir.backends.emit.conversion import apart
 from lstm_ir.backends.emit.emitter import Emitter, lower
 from lstm_ir.backends.kernels import lowering as kernels
 from lstm_ir.backends.lower.beside_products import meets_a_mask
-from lstm_ir.backends.lower.linear import sum_type
+from lstm_ir.backends.lower.elementwise import compute_type
 from lstm_ir.ir.graph import Graph, Node, Value
 from lstm_ir.ir.leaf import parameter
 from lstm_ir.ir.types import TensorType
@@ -21,7 +21,7 @@ from lstm_ir.ops.primitive.stencil import Taps
 
 @lower("stencil")
 def _stencil(e: Emitter, n: Node, lhs: ir.Value, rhs: ir.Value) -> ir.Value:
-    to, pair = sum_type(n.types[0]), _in_sum_type(e, n, lhs, rhs)
+    to, pair = compute_type(n.types[0]), _in_sum_type(e, n, lhs, rhs)
     taps = Taps.of(n.attrs)
     out = None
     if e.has_cpu_kernels:
@@ -34,7 +34,7 @@ def _stencil(e: Emitter, n: Node, lhs: ir.Value, rhs: ir.Value) -> ir.Value:
 
 @lower("stencil_grad")
 def _stencil_grad(e: Emitter, n: Node, lhs: ir.Value, ct: ir.Value) -> ir.Value:
-    to, pair = sum_type(n.types[0]), _in_sum_type(e, n, lhs, ct)
+    to, pair = compute_type(n.types[0]), _in_sum_type(e, n, lhs, ct)
     out = kernels.lower_stencil_taps(e, n, *pair, to) if e.has_cpu_kernels else None
     if out is None:
         x, y = _operands(n, to)
@@ -43,7 +43,7 @@ def _stencil_grad(e: Emitter, n: Node, lhs: ir.Value, ct: ir.Value) -> ir.Value:
 
 
 def _in_sum_type(e: Emitter, n: Node, lhs: ir.Value, rhs: ir.Value) -> tuple[ir.Value, ir.Value]:
-    dtype = sum_type(n.types[0]).dtype
+    dtype = compute_type(n.types[0]).dtype
     x, y = n.inputs
     return apart(e, e.convert(lhs, x.type, dtype), x, dtype), apart(e, e.convert(rhs, y.type, dtype), y, dtype)
 

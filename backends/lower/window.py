@@ -162,7 +162,7 @@ def _spread(
 ) -> tuple[ir.Value, TensorType]:
     """out[i] = x[i / (between + 1)] where that is a whole number, else fill."""
     to = t.with_shape(padded(d, 0, 0, k) for d, k in zip(t.shape, between, strict=True))
-    index, i1 = ir.IndexType.get(), ir.IntegerType.get_signless(1)
+    i1 = ir.IntegerType.get_signless(1)
     steps = [e.size(k + 1) for k in between]
     default, zero = picked(e, fill, []), e.size(0)
     x = _apart(e, x, t)
@@ -172,9 +172,9 @@ def _spread(
         exact = e.make("arith.constant", [], [i1], {"value": ir.IntegerAttr.get(i1, 1)}).result
         for axis, by in enumerate(steps):
             place = position(e, axis)
-            rest = e.make("arith.remsi", [place, by], [index]).result
+            rest = e.arith("remsi", place, by)
             exact = e.make("arith.andi", [exact, e.compare("eq", rest, zero)], [i1]).result
-            at.append(e.make("arith.divsi", [place, by], [index]).result)
+            at.append(e.arith("divsi", place, by))
         found = picked(e, x, at)
         return e.make("arith.select", [exact, found, default], [found.type]).result
 
@@ -215,10 +215,9 @@ def _update(e: Emitter, n: Node, x: ir.Value, update: ir.Value, starts: Values) 
 
 def _inside(e: Emitter, starts: Values, t: TensorType, window: TensorType) -> Values:
     """Run-time starts as indices, moved so that the window lies inside."""
-    index = ir.IndexType.get()
     out = []
     for start, size, width in zip(starts, t.shape, window.shape, strict=True):
         last = e.size(dims.add(size, dims.mul(width, -1)))
-        most = e.make("arith.minsi", [e.extract(start), last], [index]).result
-        out.append(e.make("arith.maxsi", [most, e.size(0)], [index]).result)
+        most = e.arith("minsi", e.extract(start), last)
+        out.append(e.arith("maxsi", most, e.size(0)))
     return out

@@ -389,22 +389,7 @@ class Executable(Session):
         `state` holds what each state variable starts as. On the CPU the sizes of each call choose between the two
         drivers where no device is given and `work` says what entries compute.
         """
-        asked = device if device is not None else driver
-        if not target.drivers:
-            raise TargetError(f"target {target} cannot run here: it has no runtime driver")
-        on_cpu = target.info.kind == "cpu"
-        if asked is None and on_cpu and work:
-            drivers: tuple[str, ...] = (CALLER, WORKERS)
-        else:
-            drivers = (target.drivers[0] if asked is None or (on_cpu and asked == "cpu") else asked,)
-        for where in drivers:
-            if where.partition(":")[0] not in target.drivers:
-                expected = " or ".join(target.drivers)
-                raise TargetError(f"device {where} does not run modules for {target}; expected {expected}")
-        if on_cpu:
-            why = cpus.refusal(target.info.triple, target.info.features)
-            if why is not None:
-                raise TargetError(f"a module for {target} cannot run here: {why}")
+        drivers = _drivers(target, device if device is not None else driver, each_call=bool(work))
         self.signature, self.target, self.report = signature, target, report
         self._sessions: weakref.WeakSet[Session] = weakref.WeakSet()
         self._opening, self._closed = process.new_lock(), False  # of sessions
@@ -473,3 +458,23 @@ class Executable(Session):
         for s in sessions:
             s.close()
         super().close()
+
+
+def _drivers(target: Target, asked: str | None, *, each_call: bool) -> tuple[str, ...]:
+    """Of the device that was asked for, or both of the CPU, where each call may choose; TargetError where none runs."""
+    if not target.drivers:
+        raise TargetError(f"target {target} cannot run here: it has no runtime driver")
+    on_cpu = target.info.kind == "cpu"
+    if asked is None and on_cpu and each_call:
+        drivers: tuple[str, ...] = (CALLER, WORKERS)
+    else:
+        drivers = (target.drivers[0] if asked is None or (on_cpu and asked == "cpu") else asked,)
+    for where in drivers:
+        if where.partition(":")[0] not in target.drivers:
+            expected = " or ".join(target.drivers)
+            raise TargetError(f"device {where} does not run modules for {target}; expected {expected}")
+    if on_cpu:
+        why = cpus.refusal(target.info.triple, target.info.features)
+        if why is not None:
+            raise TargetError(f"a module for {target} cannot run here: {why}")
+    return drivers

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from lstm_ir.serving.batcher import Batcher
     from lstm_ir.serving.sessions import Sessions
 
-_LOOPBACK = ("127.0.0.1", "localhost", "::1")
-
 
 @click.command()
 @click.argument("packages", nargs=-1, required=True, metavar="[NAME=]PACKAGE...")
@@ -76,6 +74,7 @@ def command(
     try:
         for library in ("prometheus_client", "websockets"):  # they are imported once the server runs
             import_module(library)
+        from lstm_ir.serving.hosts import is_loopback
         from lstm_ir.serving.limits import ServerLimits
         from lstm_ir.serving.run import serve, threads_beside_a_server
         from lstm_ir.serving.served_model import ServedModel
@@ -111,7 +110,7 @@ def command(
         if free and time_size_name not in free:
             known = f"no size is called {time_size_name}, there is {', '.join(free)}"
             click.echo(f"{name}: {known}: --max-steps bounds nothing; --time-size-name says what time is", err=True)
-    if host not in _LOOPBACK:
+    if not is_loopback(host):
         click.echo(f"listening on {host}: there is no authentication", err=True)
 
     def listening(url: str) -> None:

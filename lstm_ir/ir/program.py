@@ -8,6 +8,7 @@ from typing import Any
 
 from lstm_ir.ir import dims
 from lstm_ir.ir.called import told_class
+from lstm_ir.ir.clone import clone
 from lstm_ir.ir.data import Data
 from lstm_ir.ir.errors import GradientError, IRError, ValueRangeError, VerifyError, message
 from lstm_ir.ir.graph import Graph, Node, Value, check_name, operand_types
@@ -17,7 +18,6 @@ from lstm_ir.ir.loop import Loop
 from lstm_ir.ir.near_names import hint
 from lstm_ir.ir.printable import is_text
 from lstm_ir.ir.printer import print_program
-from lstm_ir.ir.pullback import rebuilt
 from lstm_ir.ir.shown import shown_by
 from lstm_ir.ir.signature import Check, Entry, Port, Requirement, Signature, StateVar, starts
 from lstm_ir.ir.types import TensorType
@@ -343,7 +343,7 @@ def from_state(graph: Graph, held: Mapping[str, Value], fed: Mapping[Value, Valu
     fed: values that stand for other ones, inputs for instance.
     """
     env = {v: held[n] for n, v in graph.weights.items() if n in held} | dict({} if fed is None else fed)
-    return dict(zip(graph.output_names, rebuilt(graph.outputs, env), strict=True))
+    return dict(zip(graph.output_names, clone(graph.outputs, env), strict=True))
 
 
 def need_graph(word: str, graph: object, instead: str) -> None:

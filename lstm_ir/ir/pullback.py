@@ -217,15 +217,3 @@ def _pairs(node: Node, grads: Any) -> Iterator[tuple[Value, Value | None]]:
 
 def _shown(node: Node) -> list[tuple[str, object]]:
     return operand_types(node.op, node.args)
-
-
-def rebuilt(values: Sequence[Value], env: Mapping[Value, Value]) -> list[Value]:
-    """`values` over other operands: every value of `env` is replaced wherever it is read."""
-    new = dict(env)
-    for n in topological([v.node for v in values]):
-        if all(v in new for v in n.values) and n.values:
-            continue
-        over = n.with_args(tuple(map_arg(a, new) for a in n.args))
-        for old, v in zip(n.values, over.values, strict=True):
-            new.setdefault(old, v)
-    return [new[v] for v in values]

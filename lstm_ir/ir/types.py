@@ -60,6 +60,11 @@ class DType(Enum):
         return max(1, self.bits // 8)
 
     @property
+    def compute_dtype(self) -> DType:
+        """What its elements are computed in, with one rounding at the end: f32 for 16-bit floats, else itself."""
+        return DType.f32 if self.bits == 16 else self
+
+    @property
     def numpy(self) -> np.dtype[Any]:
         """NumPy's dtype; bf16 is that of ml_dtypes."""
         if self is DType.bf16:

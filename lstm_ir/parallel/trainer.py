@@ -86,14 +86,8 @@ class Trainer:
         `train` does: running statistics of batch norms, `accumulate` above 1, state that is carried from call to call.
         The others as `li.load`.
         """
-        if not is_int(workers) or not 1 <= workers <= 1024:
-            raise CallError(f"workers is {workers!r:.80}; expected a number from 1 to 1024")
-        if isinstance(timeout, bool) or not isinstance(timeout, (int, float)) or not 0 < timeout < 1e9:
-            raise CallError(f"timeout is {timeout!r:.80}; expected seconds, a number above 0")
-        every = checkpoint_every
-        if not is_int(every) or every < 1:
-            raise CallError(f"checkpoint_every is {every!r:.80}; expected a number of steps above 0")
-        workers, every = int(workers), int(every)
+        _check_numbers(workers, timeout, checkpoint_every)
+        workers, every = int(workers), int(checkpoint_every)
         if resume and checkpoint is None:
             raise CallError("resume begins with a checkpoint: name it")
         if not isinstance(package, (str, os.PathLike)):
@@ -334,3 +328,13 @@ class Trainer:
     def __del__(self) -> None:
         if hasattr(self, "_links"):
             self._end_links()
+
+
+def _check_numbers(workers: object, timeout: object, checkpoint_every: object) -> None:
+    """CallError for numbers of a trainer that are none."""
+    if not is_int(workers) or not 1 <= workers <= 1024:
+        raise CallError(f"workers is {workers!r:.80}; expected a number from 1 to 1024")
+    if isinstance(timeout, bool) or not isinstance(timeout, (int, float)) or not 0 < timeout < 1e9:
+        raise CallError(f"timeout is {timeout!r:.80}; expected seconds, a number above 0")
+    if not is_int(checkpoint_every) or checkpoint_every < 1:
+        raise CallError(f"checkpoint_every is {checkpoint_every!r:.80}; expected a number of steps above 0")

@@ -89,13 +89,18 @@ class ServedModel:
 
     def _prepared(self, request: InferRequest) -> Prepared:
         """The inputs, checked; RequestError (413) for more rows or steps than one request may have."""
-        found, rows = self.server.rows.prepare(request.inputs), self.server.scheduler.max_rows
-        if found.rows > rows:
-            raise RequestError(f"the request has {found.rows} rows; at most {rows} are taken, --max-batch", 413)
-        if found.steps > self._max_steps:
-            limit = f"at most {self._max_steps} are taken, --max-steps"
-            raise RequestError(f"the request has {found.steps} steps; {limit}", 413)
+        found = self.server.rows.prepare(request.inputs)
+        self._need_room("the request", found.rows, found.steps)
         return found
+
+    def _need_room(self, what: str, rows: int, steps: int) -> None:
+        """RequestError (413) for more rows or steps than one request may have."""
+        for count, word, most, option in (
+            (rows, "rows", self.server.scheduler.max_rows, "--max-batch"),
+            (steps, "steps", self._max_steps, "--max-steps"),
+        ):
+            if count > most:
+                raise RequestError(f"{what} has {count} {word}; at most {most} are taken, {option}", 413)
 
     def _watched(self, future: Future[dict[str, Array]]) -> Future[dict[str, Array]]:
         future.add_done_callback(self._called)
@@ -130,12 +135,7 @@ class ServedModel:
         """
         where = f"state of sequence {name}"
         held, rows, steps = sessions.whole_state(self.sessions, states.from_bytes(data, where), where)
-        most = self.server.scheduler.max_rows
-        if rows > most:
-            raise RequestError(f"{where}: it has {rows} rows; at most {most} are taken, --max-batch", 413)
-        if steps > self._max_steps:
-            limit = f"at most {self._max_steps} are taken, --max-steps"
-            raise RequestError(f"{where}: it has {steps} steps; {limit}", 413)
+        self._need_room(f"{where}: it", rows, steps)
         return sessions.put_state(self.sessions, name, held)
 
     def stop(self) -> None:

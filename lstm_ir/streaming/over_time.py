@@ -7,12 +7,12 @@ from typing import Any
 
 from lstm_ir.ir import dims
 from lstm_ir.ir.called import told
+from lstm_ir.ir.clone import clone
 from lstm_ir.ir.errors import DimError, VerifyError
 from lstm_ir.ir.graph import Graph, Value
 from lstm_ir.ir.leaf import parameter
 from lstm_ir.ir.options import refuse, several
 from lstm_ir.ir.program import need_graph
-from lstm_ir.ir.pullback import rebuilt
 from lstm_ir.ir.sizes import sizes_of
 from lstm_ir.ir.types import DimLike, shape_of
 from lstm_ir.ops.scan.builder import scan
@@ -50,7 +50,7 @@ def over_time(
     def frame(carry: tuple[Value, ...], x: tuple[Value, ...]) -> tuple[tuple[Value, ...], tuple[Value, ...]]:
         env = dict(zip((params[n] for n in state), carry, strict=True))
         env |= dict(zip((params[n] for n in scanned), x, strict=True))
-        out = tuple(rebuilt(results, {**still, **env}))
+        out = tuple(clone(results, {**still, **env}))
         return out[: len(state)], out[len(state) :]
 
     last, ys = scan(frame, tuple(new[n] for n in state), tuple(new[n] for n in scanned), name=f"{graph.name}_frame")

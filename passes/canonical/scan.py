@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
+from lstm_ir.ir.clone import clone
 from lstm_ir.ir.graph import Graph, Value, substitute
 from lstm_ir.ir.leaf import constant
 from lstm_ir.ir.literals import splat
@@ -13,7 +14,7 @@ from lstm_ir.ir.reach import parameters_of
 from lstm_ir.ir.types import Shape
 from lstm_ir.ops.primitive.broadcast import broadcast_in_dim
 from lstm_ir.passes.base import Notes
-from lstm_ir.passes.loops import clone, rebuilt
+from lstm_ir.passes.loops import rebuilt
 
 
 def simplify_loops(graph: Graph, name: str, notes: Notes) -> Graph:

@@ -6,7 +6,6 @@ import json
 import re
 import shutil
 import subprocess
-import sys
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 import zoo
-from paths import ROOT
+from paths import IREE_RUN_MODULE, ROOT
 from plain_lstm import plain_lstm
 from small_packages import packed
 
@@ -260,9 +259,6 @@ def test_element_types_are_those_of_the_runtime() -> None:
 @needs_cc
 def test_a_module_is_called_as_the_header_says(tmp_path: Path, capsys: Capture) -> None:
     """By IREE's own tool: function, order of arguments, queue, parameters, state that comes back; against equations."""
-    tool = Path(sys.executable).parent / "iree-run-module"
-    if not tool.exists():
-        pytest.skip("iree-run-module is not beside this Python")
     package = li.export(streamed(), tmp_path / "m.lirpkg", ["cpu:host"])
     header(package, tmp_path, "--weights-to", str(tmp_path / "w.irpa"))
     found = said(tmp_path)
@@ -286,7 +282,7 @@ def test_a_module_is_called_as_the_header_says(tmp_path: Path, capsys: Capture) 
             given += [f"--input={found['queue']}xi8=0", "--input=1", "--input=0"]
         names = [t["name"] for t in entry["outputs"]] + [found["state"][i]["name"] for i in entry["writes"]]
         done = subprocess.run(
-            [tool, "--device=local-sync", "--module=m.vmfb", f"--parameters={found['scope']}=w.irpa",
+            [IREE_RUN_MODULE, "--device=local-sync", "--module=m.vmfb", f"--parameters={found['scope']}=w.irpa",
              f"--function={entry['function'].removeprefix('module.')}", *given,
              *(f"--output=@out{i}.npy" for i in range(len(names)))],
             cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False,

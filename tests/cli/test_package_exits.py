@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +10,7 @@ import aarch64
 import numpy as np
 import pytest
 from device import need, qemu
+from paths import IREE_RUN_MODULE
 from plain_lstm import plain_lstm
 
 import lstm_ir as li
@@ -52,14 +52,12 @@ def iree(tool: list[str], folder: Path, weights: str, *more: str) -> np.ndarray:
 
 @pytest.mark.parametrize("kind", ["irpa", "safetensors"])
 def test_the_module_runs_in_iree_run_module(package: Path, tmp_path: Path, kind: str, capsys: Capture) -> None:
-    tool = Path(sys.executable).parent / "iree-run-module"
-    if not tool.exists():
-        pytest.skip("iree-run-module is not beside this Python")
     module, weights = tmp_path / "m.vmfb", tmp_path / f"w.{kind}"
     assert run(["show", str(package), "--stage", "module", "-o", str(module), "--weights-to", str(weights)]) == 0
     err = capsys.readouterr().err
     assert f"{module}: the module for {li.load(package).target}, IREE 3.13.0" in err
-    np.testing.assert_allclose(iree([str(tool)], tmp_path, weights.name, *told(err)), WANT, rtol=1e-5, atol=1e-5)
+    got = iree([str(IREE_RUN_MODULE)], tmp_path, weights.name, *told(err))
+    np.testing.assert_allclose(got, WANT, rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.slow
@@ -96,14 +94,11 @@ def test_stablehlo_and_its_weights_are_enough_for_another_compiler(package: Path
 
 
 def test_a_graphs_module_is_compiled(tmp_path: Path) -> None:
-    tool = Path(sys.executable).parent / "iree-run-module"
-    if not tool.exists():
-        pytest.skip("iree-run-module is not beside this Python")
     (tmp_path / "g.lir").write_text(str(graph()))
     np.savez(tmp_path / "w.npz", w=W, r=R, **{"enc/b": B})  # type: ignore[arg-type]
     words = ["-w", str(tmp_path / "w.npz"), "-o", str(tmp_path / "m.vmfb"), "--weights-to", str(tmp_path / "w.irpa")]
     assert run(["show", str(tmp_path / "g.lir"), "--stage", "module", *words]) == 0
-    np.testing.assert_allclose(iree([str(tool)], tmp_path, "w.irpa"), WANT, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(iree([str(IREE_RUN_MODULE)], tmp_path, "w.irpa"), WANT, rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize(

@@ -43,7 +43,6 @@ def test_what_is_not_installed_is_named(tmp_path: Path) -> None:
 
 
 def test_a_package_without_the_key_is_not_served(tmp_path: Path) -> None:
-    pytest.importorskip("uvicorn")
     (tmp_path / "key").write_bytes(bytes(range(32)))
     refused = verb(encoder(tmp_path), "--key-file", tmp_path / "key")
     assert refused.returncode == 1
@@ -52,7 +51,6 @@ def test_a_package_without_the_key_is_not_served(tmp_path: Path) -> None:
 
 
 def test_wrong_usage(tmp_path: Path) -> None:
-    pytest.importorskip("uvicorn")
     absent = verb(tmp_path / "absent.lirpkg")
     assert (absent.returncode, "absent.lirpkg" in absent.stderr) == (1, True)
     package = encoder(tmp_path)
@@ -69,7 +67,6 @@ def test_wrong_usage(tmp_path: Path) -> None:
 
 def test_of_several_packages_the_one_at_fault_is_named(tmp_path: Path) -> None:
     """The error of a batcher names an entry alone; a package's begins with its path, which stands there once."""
-    pytest.importorskip("uvicorn")
     package = encoder(tmp_path)
     done = verb(package, f"speech={package}", "--output", "speech=none")
     assert done.returncode == 1
@@ -88,7 +85,6 @@ def test_outputs_by_model() -> None:
 
 def test_chosen_outputs_are_all_that_is_served(tmp_path: Path) -> None:
     """One without the batch keeps no package from being served, where it is left out."""
-    pytest.importorskip("uvicorn")
     x = li.input("x", ("B", 3))
     package = li.export(li.Graph("sums", [x], {"y": x * 2.0, "rows": li.sum(x, 0)}), tmp_path / "sums.lirpkg")
     refused = verb(package)
@@ -113,7 +109,6 @@ def longer_than_three(url: str, model: str) -> int:
 
 def test_time_has_the_name_that_it_is_given(tmp_path: Path) -> None:
     """Steps are bounded by that size; a model without it is named at the start."""
-    pytest.importorskip("uvicorn")
     packages = []
     for size in ("T", "S"):
         x = li.input("x", (size, "B", 3))
@@ -136,7 +131,6 @@ def test_names_of_models() -> None:
 
 
 def test_ctrl_c_ends_it_well(tmp_path: Path) -> None:
-    pytest.importorskip("uvicorn")
     with served(stream(tmp_path)) as server:
         server.process.send_signal(signal.SIGINT)
         assert server.process.wait(60) == 0

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 import lstm_ir as li
-from lstm_ir.ir.pullback import rebuilt
+from lstm_ir.ir.clone import clone
 
 Array = np.ndarray[Any, Any]
 Arrays = dict[str, Array]
@@ -47,7 +47,7 @@ def shrunk(graph: li.Graph, arrays: Mapping[str, Array], fails: Fails, seconds: 
 def _without(graph: li.Graph, arrays: Arrays, values: tuple[li.Value, ...]) -> tuple[li.Graph, Arrays] | None:
     """These values as inputs, with what they were."""
     new = [li.parameter(f"cut{len(graph.params) + k}", v.type) for k, v in enumerate(values)]
-    outputs = rebuilt(graph.outputs, dict(zip(values, new, strict=True)))
+    outputs = clone(graph.outputs, dict(zip(values, new, strict=True)))
     known = li.interpret(li.Graph("known", graph.params, {f"y{k}": v for k, v in enumerate(values)}), arrays)
     found = {p.node.attrs["name"]: known[f"y{k}"] for k, p in enumerate(new)}
     made = li.Graph(graph.name, [*graph.params, *new], dict(zip(graph.output_names, outputs, strict=True)))

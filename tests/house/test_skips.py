@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import re
+import tomllib
 from functools import cache
 from pathlib import Path
 
@@ -56,6 +58,17 @@ def test_libraries_to_compare_with_are_asked_for_by_need() -> None:
     for path, n, what in calls("tests"):
         if what == "pytest.importorskip":
             assert ast.literal_eval(n.args[0]).partition(".")[0] not in device.WORDS, f"{path}:{n.lineno}"
+
+
+def test_what_every_environment_of_tests_has_is_imported() -> None:
+    """A skip would hide that it is missing."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    wanted = [*project["dependencies"], *project["optional-dependencies"]["test"]]
+    here = {re.split(r"[^\w-]", text)[0].replace("-", "_") for text in wanted}
+    assert {"numpy", "httpx", "prometheus_client"} <= here
+    for path, n, what in calls("tests"):
+        if what == "pytest.importorskip":
+            assert ast.literal_eval(n.args[0]).partition(".")[0] not in here, f"{path}:{n.lineno}"
 
 
 def test_nothing_of_the_project_is_not_implemented() -> None:

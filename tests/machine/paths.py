@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import tomllib
 from pathlib import Path
 
@@ -11,6 +12,7 @@ GOLDEN = TESTS / "golden"
 DATA = TESTS / "data"
 DOCS = ROOT / "docs"
 EXAMPLES = ROOT / "examples"
+IREE_RUN_MODULE = Path(sys.executable).parent / "iree-run-module"  # comes with the runtime
 MODELS = ROOT.parent / "shared" / "models"  # of others: beside the checkout, where somebody put them
 
 

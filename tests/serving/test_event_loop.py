@@ -11,27 +11,22 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import httpx
 import numpy as np
 import pytest
 from served import Served, served
 from served_models import H, I, encoder, stream
 
 import lstm_ir as li
-
-pytest.importorskip("starlette")
-pytest.importorskip("uvicorn")
-pytest.importorskip("prometheus_client")
-httpx = pytest.importorskip("httpx")
-
-from lstm_ir.serving import connections, queueing, routes  # noqa: E402
-from lstm_ir.serving.connections import CountedTransport  # noqa: E402
-from lstm_ir.serving.inference import read_request  # noqa: E402
-from lstm_ir.serving.large_work import LARGE, LargeWork  # noqa: E402
-from lstm_ir.serving.limits import ServerLimits  # noqa: E402
-from lstm_ir.serving.routes import application  # noqa: E402
-from lstm_ir.serving.served_model import ServedModel  # noqa: E402
-from lstm_ir.serving.server_state import ServerState  # noqa: E402
-from lstm_ir.serving.session import to_bytes  # noqa: E402
+from lstm_ir.serving import connections, queueing, routes
+from lstm_ir.serving.connections import CountedTransport
+from lstm_ir.serving.inference import read_request
+from lstm_ir.serving.large_work import LARGE, LargeWork
+from lstm_ir.serving.limits import ServerLimits
+from lstm_ir.serving.routes import application
+from lstm_ir.serving.served_model import ServedModel
+from lstm_ir.serving.server_state import ServerState
+from lstm_ir.serving.session import to_bytes
 
 pytestmark = pytest.mark.together
 PROMPT = 0.5  # seconds within which the server says that it lives

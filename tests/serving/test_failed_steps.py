@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+import warnings
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -12,21 +13,20 @@ import numpy as np
 import pytest
 
 import lstm_ir as li
+from lstm_ir.ir.errors import DeviceError
+from lstm_ir.serving.inference import InferRequest, confirm_json
+from lstm_ir.serving.limits import ServerLimits
+from lstm_ir.serving.routes import application
+from lstm_ir.serving.scheduler import Job
+from lstm_ir.serving.served_model import ServedModel
+from lstm_ir.serving.server_state import ServerState
+from lstm_ir.serving.session import SessionStep
+from lstm_ir.serving.sessions import renew
+from lstm_ir.serving.sessions import step as queue_step
 
-testclient = pytest.importorskip("starlette.testclient")
-pytest.importorskip("prometheus_client")
-pytest.importorskip("httpx")
-
-from lstm_ir.ir.errors import DeviceError  # noqa: E402
-from lstm_ir.serving.inference import InferRequest, confirm_json  # noqa: E402
-from lstm_ir.serving.limits import ServerLimits  # noqa: E402
-from lstm_ir.serving.routes import application  # noqa: E402
-from lstm_ir.serving.scheduler import Job  # noqa: E402
-from lstm_ir.serving.served_model import ServedModel  # noqa: E402
-from lstm_ir.serving.server_state import ServerState  # noqa: E402
-from lstm_ir.serving.session import SessionStep  # noqa: E402
-from lstm_ir.serving.sessions import renew  # noqa: E402
-from lstm_ir.serving.sessions import step as queue_step  # noqa: E402
+with warnings.catch_warnings():  # starlette 1.x warns of httpx, and takes it
+    warnings.simplefilter("ignore")
+    from starlette import testclient
 
 pytestmark = pytest.mark.together
 PATH = "/v2/models/sums"

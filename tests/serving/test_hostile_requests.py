@@ -12,19 +12,16 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import httpx
 import numpy as np
 import pytest
 from conftest import Golden
 from served import Served, served, slow_server, whole
 from served_models import WEIGHTS, I, encoder, stream
 from torch_batches import torch_lstm
-
-pytest.importorskip("starlette")
-pytest.importorskip("uvicorn")
-pytest.importorskip("prometheus_client")
-httpx = pytest.importorskip("httpx")
-client_of = pytest.importorskip("websockets.sync.client")
-exceptions = pytest.importorskip("websockets.exceptions")
+from websockets import exceptions
+from websockets.sync import client as client_of
+from websockets.typing import Origin
 
 pytestmark = pytest.mark.together
 Array = np.ndarray[Any, Any]
@@ -231,7 +228,9 @@ def test_web_pages_are_refused(server: Served) -> None:
     assert (answer.status_code, "Origin" in answer.text) == (403, True)
     with (
         pytest.raises(Exception, match="HTTP 403"),
-        client_of.connect(f"ws://127.0.0.1:{server.port}/v2/models/stream/stream", origin="http://elsewhere.example"),
+        client_of.connect(
+            f"ws://127.0.0.1:{server.port}/v2/models/stream/stream", origin=Origin("http://elsewhere.example")
+        ),
     ):
         pass
 

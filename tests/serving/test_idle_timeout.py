@@ -7,17 +7,13 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
+import httpx
 import pytest
 from raw_stream import PING, PONG, TEXT, RawStream
 from served import Served, served, until
 from served_models import STEP, X, stream
-
-pytest.importorskip("starlette")
-pytest.importorskip("uvicorn")
-pytest.importorskip("prometheus_client")
-httpx = pytest.importorskip("httpx")
-client_of = pytest.importorskip("websockets.sync.client")
-exceptions = pytest.importorskip("websockets.exceptions")
+from websockets import exceptions
+from websockets.sync import client as client_of
 
 pytestmark = pytest.mark.together
 IDLE = 1.5
@@ -56,7 +52,9 @@ def test_an_idle_stream_is_closed_and_its_sequence_goes(server: Served) -> None:
         pytest.raises(exceptions.ConnectionClosed) as caught,
     ):
         idle.recv(timeout=60)
-    assert (caught.value.rcvd.code, caught.value.rcvd.reason) == (1001, "idle for too long")
+    said = caught.value.rcvd
+    assert said is not None
+    assert (said.code, said.reason) == (1001, "idle for too long")
     assert time.monotonic() - begun >= IDLE
     closed(server)
 

@@ -7,13 +7,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-import pytest
+import httpx
 from served import running
 
-pytest.importorskip("starlette")
-pytest.importorskip("uvicorn")
-pytest.importorskip("prometheus_client")
-httpx = pytest.importorskip("httpx")
 LOST = Path(__file__).parents[1] / "machine" / "lost_server.py"
 
 

@@ -10,15 +10,11 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
+import httpx
 import pytest
 from raw_stream import forget_peak, memory, peak
 from served import Served, served
 from served_models import I, encoder, stream
-
-pytest.importorskip("starlette")
-pytest.importorskip("uvicorn")
-pytest.importorskip("prometheus_client")
-httpx = pytest.importorskip("httpx")
 
 pytestmark = [
     pytest.mark.together,

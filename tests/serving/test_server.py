@@ -7,17 +7,13 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import httpx
 import numpy as np
 import pytest
 from served import Served, figures, served
 from served_models import WEIGHTS, C, H, I, encoder, stream
 from torch_batches import torch_lstm
-
-pytest.importorskip("starlette")
-pytest.importorskip("uvicorn")
-pytest.importorskip("prometheus_client")
-httpx = pytest.importorskip("httpx")
-client_of = pytest.importorskip("websockets.sync.client")
+from websockets.sync import client as client_of
 
 pytestmark = pytest.mark.together
 Array = np.ndarray[Any, Any]
@@ -197,6 +193,7 @@ def test_streams(server: Served, rng: np.random.Generator) -> None:
             text, tail = binary({"x": x[t : t + 3]})
             other.send(len(text).to_bytes(4, "little") + text + tail)
             data = other.recv(timeout=60)
+            assert isinstance(data, bytes)
             length = int.from_bytes(data[:4], "little")
             got = outputs(json.loads(data[4 : 4 + length]), data[4 + length :])["y"]
             np.testing.assert_allclose(got, want[t : t + 3], rtol=0, atol=2e-5)

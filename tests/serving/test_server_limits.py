@@ -15,23 +15,19 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import httpx
 import numpy as np
 import pytest
 from raw_stream import TEXT, RawStream
 from served import Served, served, slow_server, whole
 from served_models import STEP, I, stream
+from websockets import exceptions
+from websockets.sync import client as client_of
 
 import lstm_ir as li
 from lstm_ir.serving.served_model import ServedModel
 from lstm_ir.serving.session import to_bytes
 from lstm_ir.serving.tensors import RequestError
-
-pytest.importorskip("starlette")
-pytest.importorskip("uvicorn")
-pytest.importorskip("prometheus_client")
-httpx = pytest.importorskip("httpx")
-client_of = pytest.importorskip("websockets.sync.client")
-exceptions = pytest.importorskip("websockets.exceptions")
 
 
 @pytest.fixture

@@ -8,17 +8,13 @@ import time
 from pathlib import Path
 from typing import Any
 
+import httpx
 import numpy as np
 import pytest
 from served import Served, slow_server
 
-pytest.importorskip("starlette")
-pytest.importorskip("uvicorn")
-pytest.importorskip("prometheus_client")
-httpx = pytest.importorskip("httpx")
-
-from lstm_ir.serving.connections import ConnectionWatch, CountedTransport  # noqa: E402
-from lstm_ir.serving.limits import ServerLimits  # noqa: E402
+from lstm_ir.serving.connections import ConnectionWatch, CountedTransport
+from lstm_ir.serving.limits import ServerLimits
 
 
 class Pipe:

@@ -8,17 +8,12 @@ import signal
 import threading
 from pathlib import Path
 
+import httpx
 import pytest
 from served import running
 from served_models import encoder
 
 from lstm_ir.serving import stop_signals
-
-pytest.importorskip("starlette")
-pytest.importorskip("uvicorn")
-pytest.importorskip("prometheus_client")
-pytest.importorskip("websockets")
-httpx = pytest.importorskip("httpx")
 
 pytestmark = pytest.mark.together
 SERVE = """

@@ -10,18 +10,14 @@ from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
+import httpx
 import pytest
 from raw_stream import CONT, PING, PONG, TEXT, RawStream, forget_peak, frame, memory, peak
 from served import Served, served, until
 from served_models import STEP, stream
+from websockets import frames
 
-pytest.importorskip("starlette")
-pytest.importorskip("uvicorn")
-pytest.importorskip("prometheus_client")
-frames = pytest.importorskip("websockets.frames")
-httpx = pytest.importorskip("httpx")
-
-from lstm_ir.serving.stream_connection import StreamConnection  # noqa: E402
+from lstm_ir.serving.stream_connection import StreamConnection
 
 pytestmark = [
     pytest.mark.together,

@@ -13,12 +13,6 @@ from raw_stream import PING, PONG, TEXT, RawStream, frame
 from served import Served, served, until
 from served_models import STEP, stream
 
-pytest.importorskip("starlette")
-pytest.importorskip("uvicorn")
-pytest.importorskip("prometheus_client")
-pytest.importorskip("websockets")
-pytest.importorskip("httpx")
-
 pytestmark = pytest.mark.together
 
 

@@ -13,10 +13,6 @@ from served import served
 from served_models import WEIGHTS, I, encoder, stream
 from torch_batches import torch_lstm
 
-pytest.importorskip("starlette")
-pytest.importorskip("uvicorn")
-pytest.importorskip("prometheus_client")
-
 
 @pytest.mark.slow
 def test_tritonclient(tmp_path: Path, rng: np.random.Generator) -> None:

@@ -256,25 +256,18 @@ class Puller:
                 self.invariant.update(w for w in n.values if w not in self.sources)
 
     def _product(self, v: Value, access: Access, width: int) -> Atom:
+        """In registers where one operand is a matrix that does not change, else by a loop over what is summed."""
         n = v.node
-        lhs, rhs = n.inputs
-        a = n.attrs
-        batching = (a["lhs_batching_dimensions"], a["rhs_batching_dimensions"])
-        contracting = (a["lhs_contracting_dimensions"], a["rhs_contracting_dimensions"])
-        free = [free_axes(x.rank, b, c) for x, b, c in zip((lhs, rhs), batching, contracting, strict=True)]
-        places: list[dict[int, Any]] = [{}, {}]
-        for index, left, right in zip(access, *batching, strict=False):
-            places[0][left] = places[1][right] = index
-        rest = access[len(batching[0]) :]
-        for side, axes, ats in ((0, free[0], rest[: len(free[0])]), (1, free[1], rest[len(free[0]) :])):
-            places[side].update(zip(axes, ats, strict=True))
-        m = 1 if rhs in self.invariant else 0
+        contracting = (n.attrs["lhs_contracting_dimensions"], n.attrs["rhs_contracting_dimensions"])
+        places = _places(n, access)
+        by_loops = partial(sums.product, self, v, access, width, places)
+        m = 1 if n.inputs[1] in self.invariant else 0
         row, matrix = n.inputs[1 - m], self._stored(n.inputs[m])
         row_at, matrix_at = places[1 - m], places[m]
         alike = any(isinstance(x, ac.RowAxis) for x in matrix_at.values())
         crossed = any(isinstance(x, ColumnAxis) for x in row_at.values())
         if len(contracting[0]) != 1 or n.inputs[m] not in self.invariant or alike or crossed:
-            return sums.product(self, v, access, width, (places[0], places[1]))
+            return by_loops()
         k_axis = contracting[m][0]
         length = matrix.shape[k_axis]
         if not isinstance(length, int) or not all(isinstance(d, int) for d in matrix.shape):
@@ -284,25 +277,29 @@ class Puller:
         cols = [i for i, x in matrix_at.items() if isinstance(x, ColumnAxis)]
         if not cols:
             found = sums.by_row(self, v, access)
-            return sums.product(self, v, access, width, (places[0], places[1])) if found is None else found
-        by_loops = partial(sums.product, self, v, access, width, (places[0], places[1]))
+            return by_loops() if found is None else found
         counted = matrix_at.values() if v.dtype is not DType.i32 else access
         if any(isinstance(x, LoopAxis) for x in counted):
             return by_loops()
         fixed = tuple(matrix_at[i] if i not in (k_axis, *cols) else None for i in range(matrix.rank))
+        where = Matrix(matrix, fixed, k_axis, cols[0], 0, matrix_at[cols[0]].start)
         if v.dtype is DType.i32:
-            where = Matrix(matrix, fixed, k_axis, cols[0], 0, matrix_at[cols[0]].start)
             return self._product_of_words(v, row, place, where)
+        made = self._product_of_floats(v, row, place, where)
+        return by_loops() if made is None else made
+
+    def _product_of_floats(self, v: Value, row: Value, place: Access, matrix: Matrix) -> Atom | None:
+        """Sums over the windows of the row, some of them made before the loop; None where one needs a loop."""
         terms: list[ProductTerm] = []
         outside: list[Atom] = []
-        for start, size in self._windows(row, place, length):
+        for start, size in self._windows(row, place, int(matrix.value.shape[matrix.k_axis])):
             pulled = self.pull(row, _shifted(place, start), size)
             atom, mask = self._row(pulled, size)
             if atom.loops or (mask is not None and mask.loops):
-                return by_loops()
+                return None
             if mask is not None and any(t.mask not in (None, mask) for t in terms):
                 atom, mask = self.temp_load(self.temp(pulled, size)), None
-            where = Matrix(matrix, fixed, k_axis, cols[0], start, matrix_at[cols[0]].start)
+            where = replace(matrix, k_start=start)
             if self.hoist and atom.source is not None and atom.source.kind == "scan" and atom.dtype is v.dtype:
                 outside.append(self._projected(atom, size, where, mask))
             else:
@@ -420,6 +417,20 @@ class Puller:
             if atom.args[2].number == 0 and mask is None:
                 return inner, atom.args[0]
         return self.temp_load(self.temp(atom, width)), None
+
+
+def _places(n: Node, access: Access) -> tuple[dict[int, Any], dict[int, Any]]:
+    """Where both operands of a product are read, by axis, but for those that are summed."""
+    lhs, rhs = n.inputs
+    a = n.attrs
+    batching = (a["lhs_batching_dimensions"], a["rhs_batching_dimensions"])
+    left = free_axes(lhs.rank, batching[0], a["lhs_contracting_dimensions"])
+    right = free_axes(rhs.rank, batching[1], a["rhs_contracting_dimensions"])
+    both, rest = access[: len(batching[0])], access[len(batching[0]) :]
+    return (
+        dict(zip((*batching[0], *left), (*both, *rest[: len(left)]), strict=True)),
+        dict(zip((*batching[1], *right), (*both, *rest[len(left) :]), strict=True)),
+    )
 
 
 def _shifted(access: Access, by: int) -> Access:

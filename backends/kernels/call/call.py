@@ -12,7 +12,7 @@ from iree.compiler import ir
 
 from lstm_ir.backends.emit.emitter import Emitter
 from lstm_ir.backends.emit.mlir_types import tensor
-from lstm_ir.backends.emit.options import words
+from lstm_ir.backends.emit.options import DispatchLimits, words
 from lstm_ir.backends.kernels.body import instead
 from lstm_ir.backends.kernels.body.access import RefusedError
 from lstm_ir.backends.kernels.body.atoms import MemorySource
@@ -64,7 +64,7 @@ class KernelCall:
     sizes: dict[Dim, Name] = field(default_factory=dict, kw_only=True)
     # Result -> the operand whose memory it takes.
     over: dict[int, int] = field(default_factory=dict, kw_only=True)
-    narrow: ClassVar[bool] = False  # indices are passed as i32
+    narrow: ClassVar[bool] = False  # indices are passed as i32: of one word, not of two
     memory: ClassVar[type[Memory]] = Memory  # of a binding
     word: ClassVar[str] = "recurrence"  # that names of such kernels begin with
 
@@ -117,23 +117,23 @@ class KernelCall:
         reads, writes = (tuple(b for b, _ in some) for some in (self.inputs, self.outputs))
         return KernelSignature(reads, tuple(map(short, numbers)) if self.narrow else numbers, writes)
 
+    @property
+    def limits(self) -> DispatchLimits:
+        """What a dispatch takes."""
+        return self.e.options.dispatch
+
     def check(self, taken: KernelSignature) -> None:
-        """RefusedError where a dispatch would take more tensors or words than IREE's do."""
-        have = self.e.options.dispatch
-        self.check_tensors(taken.tensors, have.tensors)
-        self.check_words(taken.tensors, words(taken.tensors, len(taken.numbers)), have.words)
-
-    def check_tensors(self, tensors: int, limit: int) -> None:
-        """RefusedError where there are too many."""
-        if tensors > limit:
-            why = f"it reads and writes {tensors} tensors, a dispatch takes {limit}"
-            raise RefusedError(why, write=instead.ONE_TENSOR)
-
-    def check_words(self, tensors: int, needed: int, limit: int) -> None:
-        """RefusedError where there are not enough."""
-        if needed > limit:
-            why = f"the offsets of {tensors} tensors and its sizes may take {needed} words, a dispatch takes {limit}"
-            raise RefusedError(why, write=instead.ONE_TENSOR)
+        """RefusedError where the dispatch would take more."""
+        have, tensors, numbers = self.limits, taken.tensors, len(taken.numbers)
+        needed = 2 * tensors + numbers if self.narrow else words(tensors, numbers)
+        if tensors > have.tensors:
+            why = f"it reads and writes {tensors} tensors, a dispatch takes {have.tensors}"
+        elif needed > have.words:
+            why = f"the offsets of {tensors} tensors and its sizes may take {needed} words"
+            why = f"{why}, a dispatch takes {have.words}"
+        else:
+            return
+        raise RefusedError(why, write=instead.ONE_TENSOR)
 
     def as_typed(self, v: ir.Value, t: TensorType) -> ir.Value:
         """A result as its graph has it: kernels keep booleans as bytes, and integers without a sign."""
@@ -147,11 +147,7 @@ class KernelCall:
 
     def muli(self, a: ir.Value, b: ir.Value) -> ir.Value:
         """a * b."""
-        return self.index("muli", a, b)
-
-    def index(self, op: str, a: ir.Value, b: ir.Value) -> ir.Value:
-        """arith op of two index values."""
-        return self.e.make(f"arith.{op}", [a, b], [ir.IndexType.get()]).result
+        return self.e.arith("muli", a, b)
 
     def begin(self, kernel: Kernel) -> str:
         """Makes the operands of a kernel that fits; gives the symbol of its executable."""
@@ -309,6 +305,13 @@ def module_of_insertion() -> ir.Operation:
     while op.operation.name != "builtin.module":
         op = op.operation.parent
     return op.operation
+
+
+def insert_first(text: str) -> None:
+    """The operations of a module's text, before all others of the module that is being written."""
+    at = ir.InsertionPoint.at_block_begin(module_of_insertion().regions[0].blocks[0])
+    for op in ir.Module.parse(text).body:
+        op.operation.clone(at)
 
 
 @contextmanager

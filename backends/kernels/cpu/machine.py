@@ -129,3 +129,10 @@ TURNED = 16 << 10  # bytes of the cotangent of a block, turned, in a gradient by
 TAP_ROWS = 48  # taps of channels of a panel, about. Reasoned
 FEWEST_PLACES = 24  # of a block of a gradient by taps: between blocks sums are in memory. Reasoned
 PLACES = 1024  # of a block, at most. Reasoned: few channels still give several workgroups work
+
+
+def tile_of_places(target: TargetInfo, outputs: int) -> tuple[int, int]:
+    """Outputs of a stencil's tile whose vectors are places, and vectors, at most."""
+    tallest = machine(target).outer
+    rows = min(outputs, tallest)
+    return rows, min(SUMS * tallest // rows, VECTORS)

@@ -21,7 +21,7 @@ from lstm_ir.backends.kernels.cpu import shares
 from lstm_ir.backends.kernels.cpu.machine import NARROW, PANEL, SMALL_SUM, SUM, TERMS, WIDE, WORTH, machine
 from lstm_ir.backends.kernels.cpu.register_tile import add_products
 from lstm_ir.backends.kernels.text.kernel import Kernel, KernelSignature, called_by_iree
-from lstm_ir.backends.kernels.text.memory import Memory, load_vector, on_stack, store_vector
+from lstm_ir.backends.kernels.text.memory import Memory, load_vector, on_stack, put_memories, store_vector
 from lstm_ir.backends.kernels.text.statements import TextOperand, argument
 from lstm_ir.backends.kernels.text.text import Text, stored_type
 from lstm_ir.ir import dims
@@ -139,9 +139,7 @@ class _OuterSumText:
         """One function, its memories first."""
         t = self.t
         t.binary("ceildivui", ROWS, t.index(self.height), to=TILES)
-        bindings = (*taken.reads, *taken.writes)
-        for binding, m in zip(bindings, (self.a, self.b, self.out, self.packed), strict=True):
-            t.put(m.subspan(binding, t.index(0)))
+        put_memories(t, (*taken.reads, *taken.writes), (self.a, self.b, self.out, self.packed))
         self._all()
         return Kernel((t.function("", taken, called_by_iree()),))
 

@@ -24,7 +24,7 @@ from lstm_ir.backends.kernels.cpu.machine import PACKED_NUMBERS
 from lstm_ir.backends.kernels.cpu.products import given
 from lstm_ir.backends.kernels.cpu.squares import turned
 from lstm_ir.backends.kernels.text.kernel import Kernel, KernelSignature, called_by_iree
-from lstm_ir.backends.kernels.text.memory import Memory, load_vector, store_vector
+from lstm_ir.backends.kernels.text.memory import Memory, load_vector, put_memories, store_vector
 from lstm_ir.backends.kernels.text.statements import Name, TextOperand, argument
 from lstm_ir.backends.kernels.text.text import Text, stored_type
 from lstm_ir.ir import dims
@@ -145,9 +145,7 @@ class _PackingText:
     def kernel(self, taken: KernelSignature) -> Kernel:
         """One function."""
         t = self.t
-        zero = t.index(0)
-        for binding, m in zip(taken.reads, dict.fromkeys(self.sources), strict=True):
-            t.put(m.subspan(binding, zero))
+        put_memories(t, taken.reads, dict.fromkeys(self.sources))
         (out,) = taken.writes
         self._all(out)
         return Kernel((t.function("", taken, called_by_iree()),))

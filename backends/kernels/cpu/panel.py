@@ -12,9 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from iree.compiler import ir
 
-from lstm_ir.backends.kernels.call.call import KernelCall
 from lstm_ir.backends.kernels.text.memory import Memory, load_vector, on_stack, store_vector
 from lstm_ir.backends.kernels.text.statements import Name, TextOperand, argument
 from lstm_ir.backends.kernels.text.text import Text
@@ -109,11 +107,6 @@ def _even(size: Dim, most: int) -> int:
     return max(1, -(-size // parts))
 
 
-def of_calls(numbers: Mapping[Name, Dim]) -> list[Name]:
-    """Those that a call brings: the others are constants of the kernel, of which words of a dispatch have few."""
-    return [name for name, d in numbers.items() if not isinstance(d, int)]
-
-
 def put_known(t: Text, numbers: Mapping[Name, Dim]) -> None:
     """Those that are constants, under their names."""
     for name, d in numbers.items():
@@ -200,15 +193,6 @@ class Seen:
         if self.table is None:
             return t.binary("muli", k, t.binary("muli", HEIGHT, WIDTH))
         return t.op("arith.index_cast {} : i32 to index", self.table.load(t, [k]))
-
-
-def units(call: KernelCall, outer: Dim, sizes: tuple[Dim, Dim], form: PanelForm) -> ir.Value:
-    """Blocks of all batches and groups, `outer` of them; of no results none."""
-    none = call.const(0)
-    out = call.index("maxsi", call.const(outer), none)
-    for d, n in zip(sizes, (form.rows, form.columns), strict=True):
-        out = call.muli(out, call.index("ceildivui", call.index("maxsi", call.const(d), none), call.const(n)))
-    return out
 
 
 def copy(t: Text, x: Memory, line: TextOperand, channels: TextOperand, b: ResultBlock, panel: Memory) -> None:

@@ -18,9 +18,18 @@ from iree.compiler import ir
 
 from lstm_ir.backends.emit.emitter import Emitter
 from lstm_ir.backends.emit.mlir_types import tensor
-from lstm_ir.backends.kernels.call.call import KernelCall, Make, Values, Written, at_entry, module_of_insertion
+from lstm_ir.backends.kernels.call.call import (
+    KernelCall,
+    Make,
+    Values,
+    Written,
+    at_entry,
+    insert_first,
+    module_of_insertion,
+)
 from lstm_ir.backends.kernels.cpu.machine import KEPT_BYTES, KEPT_OPEN_BYTES, KEPT_ROWS
 from lstm_ir.backends.kernels.cpu.team import FLAG
+from lstm_ir.backends.kernels.cpu.workers import QUERY
 from lstm_ir.backends.kernels.text.kernel import BINDING
 from lstm_ir.backends.kernels.text.memory import ELEMENT_BYTES, Memory
 from lstm_ir.backends.kernels.text.statements import Name, argument
@@ -39,9 +48,7 @@ _GLOBAL = """module {{
   util.initializer {{
     %c0 = arith.constant 0 : index
     %none = arith.constant 0 : i64
-    %device = hal.devices.get %c0 : !hal.device
-    %ok, %n = hal.device.query<%device : !hal.device>
-      key("hal.dispatch" :: "concurrency") : i1, i64 = 1 : i64
+    {query}
     %flag = arith.cmpi eq, %n, %none : i64
     %zero = arith.extui %flag : i1 to i8
     %zeros = flow.tensor.splat %zero : {kind}
@@ -252,10 +259,7 @@ def _declare(size: int) -> tuple[str, ir.RankedTensorType]:
     # IREE 3.13 may take two globals of one type for one (docs/kernels.md): no two have one size.
     while _tensor(size) in taken:
         size += LINE
-    made = ir.Module.parse(_GLOBAL.format(symbol=symbol, kind=_tensor(size)))
-    at = ir.InsertionPoint.at_block_begin(module)
-    for op in made.body:
-        op.operation.clone(at)
+    insert_first(_GLOBAL.format(symbol=symbol, kind=_tensor(size), query=QUERY))
     return symbol, _tensor(size)
 
 

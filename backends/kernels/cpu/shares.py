@@ -14,7 +14,7 @@ from lstm_ir.backends.kernels.text.text import Text
 def groups(call: KernelCall, units: ir.Value) -> ir.Value:
     """Workgroups for so many units: a few for each worker, one at least."""
     most = call.muli(workers(call.e), call.const(SHARES))
-    return call.index("maxui", call.index("minui", units, most), call.const(1))
+    return call.e.arith("maxui", call.e.arith("minui", units, most), call.const(1))
 
 
 def share(t: Text, units: TextOperand, count: TextOperand) -> tuple[TextOperand, TextOperand]:

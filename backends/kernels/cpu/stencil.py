@@ -21,13 +21,13 @@ from lstm_ir.backends.emit.emitter import Emitter
 from lstm_ir.backends.emit.shapes import reshape
 from lstm_ir.backends.kernels.call.call import KernelCall, ready
 from lstm_ir.backends.kernels.cpu import shares
-from lstm_ir.backends.kernels.cpu.machine import CHANNEL_BYTES, PLACES, SUMS, VECTORS, machine
+from lstm_ir.backends.kernels.cpu.machine import CHANNEL_BYTES, PLACES, tile_of_places
 from lstm_ir.backends.kernels.cpu.products import given
 from lstm_ir.backends.kernels.cpu.register_tile import add_products
 from lstm_ir.backends.kernels.cpu.stencil_outputs import lower_output_stencil, output_stencil
 from lstm_ir.backends.kernels.cpu.stencil_places import in_spans, place_stencil
 from lstm_ir.backends.kernels.text.kernel import Kernel, KernelSignature, called_by_iree
-from lstm_ir.backends.kernels.text.memory import Memory, load_vector, store_vector
+from lstm_ir.backends.kernels.text.memory import Memory, load_vector, put_memories, store_vector
 from lstm_ir.backends.kernels.text.statements import Name, TextOperand, argument
 from lstm_ir.backends.kernels.text.text import Text, stored_type
 from lstm_ir.ir import dims
@@ -126,10 +126,7 @@ class Stencil(KernelCall):
     def tile(self) -> tuple[int, int]:
         """Outputs and vectors of a tile."""
         assert self.e.target is not None
-        tallest, (_, outputs, _, _) = machine(self.e.target).outer, self.kernels
-        assert isinstance(outputs, int)
-        rows = min(outputs, tallest)
-        vectors = min(SUMS * tallest // rows, VECTORS)
+        rows, vectors = tile_of_places(self.e.target, int(self.kernels[1]))  # type: ignore[arg-type]
         if isinstance(self.places, int):
             vectors = min(vectors, -(-self.places // self.lanes))
         return rows, vectors
@@ -176,8 +173,8 @@ class Stencil(KernelCall):
         numbers = [GROUPS, OUTER, BLOCK, TILES, PLACE_COUNT, KINDS, CHANNELS, TAPS, OUTPUTS]
         symbol = self.begin(text.kernel(self.signature(numbers)))
         # Of no rows there would be fewer than none.
-        places = self.index("maxsi", self.const(self.places), self.const(0))
-        blocks = self.index("ceildivui", places, self.const(block))
+        places = self.e.arith("maxsi", self.const(self.places), self.const(0))
+        blocks = self.e.arith("ceildivui", places, self.const(block))
         total = shares.groups(self, self.muli(self.muli(self.const(self.outer), blocks), self.const(self.tiles)))
         before, after = (self.outer, block, self.tiles), (groups, each, taps, outputs)
         return self.call(symbol, total, [total, *map(self.const, before), places, *map(self.const, after)])[0]
@@ -203,8 +200,7 @@ class _StencilText:
         t.binary("muli", KINDS, TILES, to=ALL_TILES)
         t.binary("muli", TAPS, CHANNELS, to=TERMS)
         t.binary("muli", OUTER, OUTPUTS, to=ALL_OUTPUTS)
-        for binding, m in zip((*taken.reads, *taken.writes), (self.x, self.w, self.shifts, self.y), strict=True):
-            t.put(m.subspan(binding, t.index(0)))
+        put_memories(t, (*taken.reads, *taken.writes), (self.x, self.w, self.shifts, self.y))
         self._all()
         return Kernel((t.function("", taken, called_by_iree()),))
 

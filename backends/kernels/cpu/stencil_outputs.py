@@ -18,15 +18,16 @@ from iree.compiler import ir
 from lstm_ir import ops
 from lstm_ir.backends.emit.emitter import Emitter
 from lstm_ir.backends.emit.shapes import reshape
-from lstm_ir.backends.kernels.call.call import KernelCall, ready
+from lstm_ir.backends.kernels.call.call import Values, ready
 from lstm_ir.backends.kernels.cpu import panel as panels
 from lstm_ir.backends.kernels.cpu import shares
 from lstm_ir.backends.kernels.cpu.machine import BLOCK_SUMS, CHUNK_TERMS, FILLED, OUTPUT_COST, STENCIL_PANEL, machine
 from lstm_ir.backends.kernels.cpu.panel import PanelForm
+from lstm_ir.backends.kernels.cpu.panel_call import PanelCall
 from lstm_ir.backends.kernels.cpu.register_tile import add_products
 from lstm_ir.backends.kernels.cpu.squares import turned
 from lstm_ir.backends.kernels.text.kernel import Kernel, KernelSignature, called_by_iree
-from lstm_ir.backends.kernels.text.memory import Memory, load_vector, on_stack, store_vector
+from lstm_ir.backends.kernels.text.memory import Memory, load_vector, on_stack, put_memories, store_vector
 from lstm_ir.backends.kernels.text.statements import Name, TextOperand, argument
 from lstm_ir.backends.kernels.text.text import Text, stored_type
 from lstm_ir.ir import dims
@@ -74,14 +75,11 @@ class OutputTile:
 
 
 @dataclass
-class OutputStencil(KernelCall):
+class OutputStencil(PanelCall):
     """One such call."""
 
-    dtype: DType
     tile: OutputTile
-    kernels: tuple[int, int, int, int]  # [G,M,E,K]
     phases: Phases
-    form: PanelForm
     word: ClassVar[str] = "stencil"
 
     def packed(self, rhs: ir.Value) -> ir.Value:
@@ -103,21 +101,15 @@ class OutputStencil(KernelCall):
     def run(self, lhs: ir.Value, given: TensorType, packed: ir.Value, to: TensorType) -> ir.Value:
         """The dispatch."""
         (groups, outputs, each, count), tile, form = self.kernels, self.tile, self.form
-        batch, _, _, height, width = given.shape
         sizes, phases = self.phases.counts(*to.shape[3:]), self.phases
-        flat = TensorType((dims.product((batch, groups, each, height)), width), self.dtype)
         lines = TensorType((dims.product(to.shape[:3]), dims.product(to.shape[3:])), self.dtype)
         held = min(each, max(1, min(STENCIL_PANEL // self._bytes // form.plane, -(-CHUNK_TERMS // count))))
         chunks = 1 if form.direct else -(-each // held)
         held = -(-each // chunks)
-        self.input(ready(reshape(self.e, lhs, given, flat.shape)), flat)
-        if not form.direct:
-            table = form.table(held, phases.seen)
-            self.input(ready(self.e.constant(table, DType.i32)), TensorType(table.shape, DType.i32))
+        self.see(lhs, given, held, phases.seen)
         self.input(ready(packed), TensorType((groups * tile.tiles, each * count, tile.width), self.dtype))
         self.output(lines)
-        outer = dims.mul(batch, groups)
-        numbers: dict[Name, Dim] = dict(zip(panels.NUMBERS, form.numbers((height, width), sizes), strict=True))
+        outer, numbers = dims.mul(given.shape[0], groups), self.numbers(given, sizes)
         numbers |= {OUTER: outer, KINDS: groups, TILES: tile.tiles, OUTPUTS: outputs, CHANNELS: each, TAPS: count}
         numbers |= {HELD: held, CHUNKS: chunks, Y_HEIGHT: to.shape[3], Y_WIDTH: to.shape[4]}
         assert self.e.target is not None
@@ -126,11 +118,11 @@ class OutputStencil(KernelCall):
         whole = [math.gcd(held, last) * len(which) for which in phases.which]
         terms = [max(n for n in range(1, most + 1) if k % n == 0) for k in whole]
         text = _OutputText(self.dtype, tile, form, held, phases, terms, ragged=outputs % tile.width != 0)
-        brought = panels.of_calls(numbers)
-        symbol = self.begin(text.kernel(self.signature([GROUPS, *brought]), numbers))
-        units = self.muli(panels.units(self, outer, sizes, form), self.const(tile.tiles))
-        total = shares.groups(self, units)
-        return self.call(symbol, total, [total, *(self.const(numbers[name]) for name in brought)])[0]
+
+        def total() -> Values:
+            return [shares.groups(self, self.muli(self.blocks(outer, sizes), self.const(tile.tiles)))]
+
+        return self.dispatch(text.kernel, [GROUPS], numbers, total)
 
 
 def lower_output_stencil(e: Emitter, n: Node, lhs: ir.Value, rhs: ir.Value, to: TensorType) -> ir.Value | None:
@@ -155,7 +147,7 @@ def output_stencil(e: Emitter, n: Node, to: TensorType) -> OutputStencil | None:
     places = BLOCK_SUMS // size // tile.width // len(phases.which) // tile.places * tile.places
     one_row = phases.spacing != (1, 1)
     form = PanelForm.of(phases.taps, phases.counts(*to.shape[3:]), places, STENCIL_PANEL // size, one_row=one_row)
-    return None if form is None else OutputStencil(e, to.dtype, tile, (groups, outputs, each, count), phases, form)
+    return None if form is None else OutputStencil(e, to.dtype, (groups, outputs, each, count), form, tile, phases)
 
 
 class _OutputText:
@@ -190,8 +182,7 @@ class _OutputText:
         bindings = iter((*taken.reads, *taken.writes))
         lines = t.binary("muli", t.binary("muli", OUTER, CHANNELS), panels.HEIGHT)
         self.seen.put(lines, t.binary("muli", HELD, TAPS), bindings)
-        for binding, m in zip(bindings, (self.w, self.y), strict=True):
-            t.put(m.subspan(binding, t.index(0)))
+        put_memories(t, bindings, (self.w, self.y))
         self._all()
         return Kernel((t.function("", taken, called_by_iree()),))
 

@@ -16,21 +16,22 @@ from iree.compiler import ir
 from lstm_ir import ops
 from lstm_ir.backends.emit.emitter import Emitter
 from lstm_ir.backends.emit.shapes import reshape
-from lstm_ir.backends.kernels.call.call import KernelCall, ready
+from lstm_ir.backends.kernels.call.call import ready
 from lstm_ir.backends.kernels.cpu import panel as panels
 from lstm_ir.backends.kernels.cpu import shares
-from lstm_ir.backends.kernels.cpu.machine import ROW_PLACES, STENCIL_PANEL, SUMS, VECTORS, machine
+from lstm_ir.backends.kernels.cpu.machine import ROW_PLACES, STENCIL_PANEL, tile_of_places
 from lstm_ir.backends.kernels.cpu.panel import PanelForm
+from lstm_ir.backends.kernels.cpu.panel_call import PanelCall
 from lstm_ir.backends.kernels.cpu.register_tile import add_products
 from lstm_ir.backends.kernels.text.kernel import Kernel, KernelSignature, called_by_iree
-from lstm_ir.backends.kernels.text.memory import Memory, load_vector, store_vector
+from lstm_ir.backends.kernels.text.memory import Memory, load_vector, put_memories, store_vector
 from lstm_ir.backends.kernels.text.statements import Name, TextOperand, argument
 from lstm_ir.backends.kernels.text.text import Text, stored_type
 from lstm_ir.ir import dims
 from lstm_ir.ir.dims import Dim
 from lstm_ir.ir.graph import Graph, Node
 from lstm_ir.ir.leaf import parameter
-from lstm_ir.ir.types import DType, TensorType
+from lstm_ir.ir.types import TensorType
 from lstm_ir.ops.primitive.stencil import Taps
 
 # Numbers of the kernel beside a panel's: workgroups; batches times groups, groups; tiles of a group's outputs, outputs,
@@ -52,20 +53,15 @@ def place_stencil(e: Emitter, n: Node, to: TensorType) -> PlaceStencil | None:
     form = PanelForm.of(taps, (to.shape[3], width), ROW_PLACES, STENCIL_PANEL // size // each, one_row=True)
     if form is None or form.columns < 2 * lanes:
         return None
-    tallest = machine(e.target).outer
-    rows = min(outputs, tallest)
-    most, needed = min(SUMS * tallest // rows, VECTORS), -(-form.columns // lanes)
-    vectors = -(-needed // -(-needed // most))
+    (rows, most), needed = tile_of_places(e.target, outputs), -(-form.columns // lanes)
+    vectors = -(-needed // -(-needed // most))  # a row's tiles are about equal
     return PlaceStencil(e, to.dtype, (groups, outputs, each, count), form, rows, vectors, lanes)
 
 
 @dataclass
-class PlaceStencil(KernelCall):
+class PlaceStencil(PanelCall):
     """One such call: tiles of `rows` outputs and `vectors` vectors of places."""
 
-    dtype: DType
-    kernels: tuple[int, int, int, int]  # [G,M,E,K]
-    form: PanelForm
     rows: int
     vectors: int
     lanes: int
@@ -87,25 +83,17 @@ class PlaceStencil(KernelCall):
 
     def run(self, lhs: ir.Value, given: TensorType, packed: ir.Value, to: TensorType) -> ir.Value:
         """The dispatch."""
-        (groups, outputs, each, count), form = self.kernels, self.form
-        batch, _, _, height, width = given.shape
+        groups, outputs, each, count = self.kernels
         sizes = (to.shape[3], to.shape[4])
-        flat = TensorType((dims.product((batch, groups, each, height)), width), self.dtype)
         lines = TensorType((dims.product(to.shape[:3]), dims.product(sizes)), self.dtype)
-        self.input(ready(reshape(self.e, lhs, given, flat.shape)), flat)
-        if not form.direct:
-            table = form.table(each)
-            self.input(ready(self.e.constant(table, DType.i32)), TensorType(table.shape, DType.i32))
+        self.see(lhs, given, each)
         self.input(ready(packed), TensorType((groups * self.tiles, each * count, self.rows), self.dtype))
         self.output(lines)
-        outer = dims.mul(batch, groups)
-        numbers: dict[Name, Dim] = dict(zip(panels.NUMBERS, form.numbers((height, width), sizes), strict=True))
+        outer, numbers = dims.mul(given.shape[0], groups), self.numbers(given, sizes)
         numbers |= {OUTER: outer, KINDS: groups, TILES: self.tiles, OUTPUTS: outputs, CHANNELS: each}
         numbers |= {TERMS: each * count}
-        brought = panels.of_calls(numbers)
-        symbol = self.begin(_PlacesText(self).kernel(self.signature([GROUPS, *brought]), numbers))
-        total = shares.groups(self, panels.units(self, outer, sizes, form))
-        out = self.call(symbol, total, [total, *(self.const(numbers[name]) for name in brought)])[0]
+        text = _PlacesText(self)
+        out = self.dispatch(text.kernel, [GROUPS], numbers, lambda: [shares.groups(self, self.blocks(outer, sizes))])
         return reshape(self.e, out, lines, to.shape)
 
 
@@ -144,8 +132,7 @@ class _PlacesText:
         bindings = iter((*taken.reads, *taken.writes))
         lines = t.binary("muli", t.binary("muli", OUTER, CHANNELS), panels.HEIGHT)
         self.seen.put(lines, TERMS, bindings)
-        for binding, m in zip(bindings, (self.w, self.y), strict=True):
-            t.put(m.subspan(binding, t.index(0)))
+        put_memories(t, bindings, (self.w, self.y))
         self._all()
         return Kernel((t.function("", taken, called_by_iree()),))
 

@@ -15,17 +15,18 @@ from iree.compiler import ir
 
 from lstm_ir.backends.emit.emitter import Emitter
 from lstm_ir.backends.emit.shapes import reshape
-from lstm_ir.backends.kernels.call.call import KernelCall, ready
+from lstm_ir.backends.kernels.call.call import Values, ready
 from lstm_ir.backends.kernels.cpu import panel as panels
 from lstm_ir.backends.kernels.cpu.machine import FEWEST_PLACES, STENCIL_PANEL, TAP_ROWS, TURNED
 from lstm_ir.backends.kernels.cpu.panel import PanelForm
+from lstm_ir.backends.kernels.cpu.panel_call import PanelCall
 from lstm_ir.backends.kernels.cpu.products import given
 from lstm_ir.backends.kernels.cpu.register_tile import add_products
 from lstm_ir.backends.kernels.cpu.squares import turned
 from lstm_ir.backends.kernels.cpu.stencil_outputs import OutputTile
 from lstm_ir.backends.kernels.cpu.workers import workers
 from lstm_ir.backends.kernels.text.kernel import Kernel, KernelSignature, called_by_iree
-from lstm_ir.backends.kernels.text.memory import Memory, load_vector, on_stack, store_vector
+from lstm_ir.backends.kernels.text.memory import Memory, load_vector, on_stack, put_memories, store_vector
 from lstm_ir.backends.kernels.text.statements import Name, TextOperand, argument
 from lstm_ir.backends.kernels.text.text import Text, stored_type
 from lstm_ir.ir import dims
@@ -67,17 +68,14 @@ def lower_stencil_taps(e: Emitter, n: Node, lhs: ir.Value, ct: ir.Value, to: Ten
     form = PanelForm.of(taps, (b.shape[3], b.shape[4]), places, STENCIL_PANEL // size)
     if form is None or form.places < FEWEST_PLACES:
         return None
-    return StencilTaps(e, to.dtype, tile, form, (groups, outputs, each, count)).run(lhs, a, ct, b)
+    return StencilTaps(e, to.dtype, (groups, outputs, each, count), form, tile).run(lhs, a, ct, b)
 
 
 @dataclass
-class StencilTaps(KernelCall):
+class StencilTaps(PanelCall):
     """One such call."""
 
-    dtype: DType
     tile: OutputTile
-    form: PanelForm
-    kernels: tuple[int, int, int, int]  # [G,M,E,K]
     word: ClassVar[str] = "stencil_taps"
 
     @property
@@ -95,31 +93,27 @@ class StencilTaps(KernelCall):
         held = self.held
         chunks = -(-each // held)
         rows = -(-held * count // tile.places) * tile.places
-        batch, _, _, height, width = a.shape
-        sizes = (b.shape[3], b.shape[4])
-        seen = TensorType((dims.product((batch, groups, each, height)), width), self.dtype)
+        batch, sizes = a.shape[0], (b.shape[3], b.shape[4])
         lines = TensorType((dims.product((batch, groups, outputs)), dims.product(sizes)), self.dtype)
-        self.input(ready(reshape(self.e, lhs, a, seen.shape)), seen)
-        if not form.direct:
-            table = form.table(held)
-            self.input(ready(self.e.constant(table, DType.i32)), TensorType(table.shape, DType.i32))
+        self.see(lhs, a, held)
         self.input(ready(reshape(self.e, ct, b, lines.shape)), lines)
         result = TensorType((groups * outputs, each * count), self.dtype)
         self.output(result)
         # A square of the last rows may begin before their end.
         sums = TensorType((groups * tile.tiles * chunks * rows + tile.lanes, tile.width), self.dtype)
         self.output(sums)
-        numbers: dict[Name, Dim] = dict(zip(panels.NUMBERS, form.numbers((height, width), sizes), strict=True))
+        numbers = self.numbers(a, sizes)
         numbers |= {KINDS: groups, TILES: tile.tiles, BATCH: batch, OUTPUTS: outputs, CHANNELS: each, TAPS: count}
         numbers |= {HELD: held, ROWS: rows, CHUNKS: chunks}
         text = _TapsText(self.dtype, tile, form, held)
-        brought = panels.of_calls(numbers)
-        symbol = self.begin(text.kernel(self.signature([GROUPS, PARTS, *brought]), numbers))
-        units = self.const(groups * tile.tiles)
-        parts = self.index("ceildivui", workers(self.e), units)
-        parts = self.index("minui", parts, self.const(chunks))
-        total = self.muli(units, parts)
-        out = self.call(symbol, total, [total, parts, *(self.const(numbers[name]) for name in brought)])[0]
+
+        def total() -> Values:
+            units = self.const(groups * tile.tiles)
+            parts = self.e.arith("ceildivui", workers(self.e), units)
+            parts = self.e.arith("minui", parts, self.const(chunks))
+            return [self.muli(units, parts), parts]
+
+        out = self.dispatch(text.kernel, [GROUPS, PARTS], numbers, total)
         return reshape(self.e, out, result, self.kernels)
 
 
@@ -150,8 +144,7 @@ class _TapsText:
         bindings = iter((*taken.reads, *taken.writes))
         lines = t.binary("muli", t.binary("muli", outer, CHANNELS), panels.HEIGHT)
         self.seen.put(lines, t.binary("muli", HELD, TAPS), bindings)
-        for binding, m in zip(bindings, (self.ct, self.y, self.sums), strict=True):
-            t.put(m.subspan(binding, t.index(0)))
+        put_memories(t, bindings, (self.ct, self.y, self.sums))
         self._all(of_tile)
         return Kernel((t.function("", taken, called_by_iree()),))
 

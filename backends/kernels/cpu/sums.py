@@ -160,13 +160,16 @@ class Sums:
         unroll = next((u for u in (8, 4, 2) if u <= wanted and loop.turns % u == 0), 1)
         init, kinds = [sums.get(k, zero) for k in keys], [kind] * len(keys)
         lane = t.binary("muli", part.first, t.index(t.lanes))
-        if loop.in_words:
-            begin = {
-                vector: load_vector(
-                    t, packed.memory, [part.block, t.index(packed.first + loop.turns), t.add(lane, n * t.lanes)]
-                )
+
+        def loaded(row: TextOperand) -> dict[Vector, Name]:
+            """This row of packed weights, in those vectors."""
+            return {
+                vector: load_vector(t, packed.memory, [part.block, row, t.add(lane, n * t.lanes)])
                 for vector, n in places.items()
             }
+
+        if loop.in_words:
+            begin = loaded(t.index(packed.first + loop.turns))
             init = [t.binary("addi", sums[k], begin[k[1:]], kind) if k in sums else begin[k[1:]] for k in keys]
         turns = self.turns.get(loop, t.index(loop.turns))
         first, inside, out = t.carried(t.index(0), turns, t.index(unroll), init, kinds)
@@ -176,25 +179,18 @@ class Sums:
         product = for_weights(self.word_product, packed.symmetric)
         begin_k = t.binary("muli", first, t.index(PAIR)) if loop.in_pairs else first
         for u in range(unroll):
-            there = t.add(first, packed.first + u)
-            loaded = {
-                vector: load_vector(t, packed.memory, [part.block, there, t.add(lane, n * t.lanes)])
-                for vector, n in places.items()
-            }
+            words = loaded(t.add(first, packed.first + u))
             if loop.in_words:
                 for r, row in enumerate(part.rows):
-                    vectors = {(r, *vector): w for vector, w in loaded.items()}
-                    add_words(
-                        t, product, current, row_word(self.e, loop.row, row, t.add(first, u)), vectors, loop.offset
-                    )
+                    x = row_word(self.e, loop.row, row, t.add(first, u))
+                    add_words(t, product, current, x, _of_row(r, words), loop.offset)
                 continue
             for i in range(loop.per_word):
                 k = t.add(begin_k, u * loop.per_word + i)
-                weights = {v: self._weight(w, packed.memory, dtype, i) for v, w in loaded.items()}
+                weights = {v: self._weight(w, packed.memory, dtype, i) for v, w in words.items()}
                 for r, row in enumerate(part.rows):
-                    vectors = {(r, *vector): w for vector, w in weights.items()}
                     x = self._wider(row_element(self.e, loop.row, row, k), loop.row.dtype, dtype)
-                    add_products(t, current, x, vectors, scalar_type(dtype))
+                    add_products(t, current, x, _of_row(r, weights), scalar_type(dtype))
         t.close([current[k] for k in keys], kinds)
         sums.update(zip(keys, out, strict=True))
         if loop.mask is not None:
@@ -242,3 +238,8 @@ class Sums:
         if old is new:
             return x
         return self.t.op("arith.extf {} : {} to {}", x, scalar_type(old), scalar_type(new))
+
+
+def _of_row(r: int, vectors: Mapping[Vector, Name]) -> dict[Sum, Name]:
+    """What a row of a tile is multiplied by, by the sum that each vector adds to."""
+    return {(r, *vector): v for vector, v in vectors.items()}

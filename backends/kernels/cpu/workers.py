@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 
 from iree.compiler import ir
 
 from lstm_ir.backends.emit.emitter import Emitter
 from lstm_ir.backends.kernels.body.plan import Component, LoopPlan
-from lstm_ir.backends.kernels.call.call import module_of_insertion
+from lstm_ir.backends.kernels.call.call import insert_first, module_of_insertion
 from lstm_ir.backends.kernels.cpu import machine
 from lstm_ir.backends.kernels.cpu.schedule import LoopSchedule
 from lstm_ir.backends.kernels.cpu.team import Work
@@ -17,14 +16,16 @@ from lstm_ir.backends.kernels.cpu.tile import work_of
 from lstm_ir.ir.dims import Dim
 
 SYMBOL = "lstm_ir.workers"
-# local-task answers with the workers of its executor, local-sync with 1.
-_QUERY = f"""module {{
+# In an initializer with the index 0 as %c0. %n is the number of a device's workers: local-task answers with those of
+# its executor, local-sync with 1.
+QUERY = """%device = hal.devices.get %c0 : !hal.device
+    %ok, %n = hal.device.query<%device : !hal.device>
+      key("hal.dispatch" :: "concurrency") : i1, i64 = 1 : i64"""
+_GLOBAL = f"""module {{
   util.global private @{SYMBOL} : index
   util.initializer {{
     %c0 = arith.constant 0 : index
-    %device = hal.devices.get %c0 : !hal.device
-    %ok, %n = hal.device.query<%device : !hal.device>
-      key("hal.dispatch" :: "concurrency") : i1, i64 = 1 : i64
+    {QUERY}
     %i = arith.index_cast %n : i64 to index
     util.global.store %i, @{SYMBOL} : index
     util.return
@@ -42,10 +43,7 @@ def workers(e: Emitter) -> ir.Value:
     block = module_of_insertion().regions[0].blocks[0]
     names = [op.attributes["sym_name"].value for op in block if "sym_name" in op.attributes]
     if SYMBOL not in names:
-        asked = ir.Module.parse(_QUERY)
-        at = ir.InsertionPoint(block.operations[0])
-        for op in asked.body:
-            op.operation.clone(at)
+        insert_first(_GLOBAL)
     attrs = {"global": ir.FlatSymbolRefAttr.get(SYMBOL)}
     return ir.Operation.create("util.global.load", results=[ir.IndexType.get()], attributes=attrs).result
 
@@ -54,7 +52,7 @@ def grid(
     e: Emitter, const: Callable[[Dim], ir.Value], plan: LoopPlan, schedule: LoopSchedule
 ) -> tuple[ir.Value, ir.Value]:
     """(chunks of rows, members per chunk) as index values."""
-    arith = partial(_arith, e)
+    arith = e.arith
     one, rows = const(1), const(plan.rows)
     found = workers(e)
     each = arith("ceildivui", found, const(len(plan.components)))  # workers per component
@@ -93,17 +91,12 @@ def _taken_evenly(
 
     A worker of IREE takes one at a time, or RESERVED where there are so many for each: of 25 one of two took 16.
     """
-    turn = _arith(e, "muli", workers, const(machine.RESERVED))
-    few = e.compare("ult", _arith(e, "muli", chunks, const(components)), turn)
-    unit = _arith(e, "select", few, workers, turn)
+    turn = e.arith("muli", workers, const(machine.RESERVED))
+    few = e.compare("ult", e.arith("muli", chunks, const(components)), turn)
+    unit = e.arith("select", few, workers, turn)
     alone = e.make("arith.ori", [e.compare("eq", workers, const(1)), e.compare("ult", chunks, workers)], [few.type])
-    even = _arith(e, "muli", _arith(e, "ceildivui", chunks, unit), unit)
-    return _arith(e, "select", alone.result, chunks, even)
-
-
-def _arith(e: Emitter, op: str, *of: ir.Value) -> ir.Value:
-    """An operation on index values."""
-    return e.make(f"arith.{op}", list(of), [ir.IndexType.get()]).result
+    even = e.arith("muli", e.arith("ceildivui", chunks, unit), unit)
+    return e.arith("select", alone.result, chunks, even)
 
 
 def most_teams(plan: LoopPlan, schedule: LoopSchedule, rows: int) -> int | None:

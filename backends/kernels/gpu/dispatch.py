@@ -9,6 +9,7 @@ from typing import ClassVar, TypeAlias
 
 from iree.compiler import ir
 
+from lstm_ir.backends.emit.options import DispatchLimits
 from lstm_ir.backends.kernels.body.atoms import MemorySource
 from lstm_ir.backends.kernels.call.call import LoopCall, Values, Written, ready
 from lstm_ir.backends.kernels.gpu.arena import Arena
@@ -17,7 +18,7 @@ from lstm_ir.backends.kernels.gpu.machine import GROUPS, LANES
 from lstm_ir.backends.kernels.gpu.memory import FlatMemory, MemoryPiece
 from lstm_ir.backends.kernels.gpu.rounds import Rounds
 from lstm_ir.backends.kernels.gpu.schedule import GpuSchedule
-from lstm_ir.backends.kernels.text.kernel import BINDING, Kernel, KernelSignature
+from lstm_ir.backends.kernels.text.kernel import BINDING, Kernel
 from lstm_ir.backends.kernels.text.memory import Memory
 from lstm_ir.backends.kernels.text.statements import Name
 from lstm_ir.backends.kernels.text.text import ZERO
@@ -112,21 +113,19 @@ class GpuDispatch(LoopCall):
         (after,) = self.call(symbol, groups, extra, Written(state, open_))
         return after
 
-    def check(self, taken: KernelSignature) -> None:
-        """RefusedError where a dispatch would take more tensors or words than every device does."""
-        super().check(taken._replace(numbers=()))
+    @property
+    def limits(self) -> DispatchLimits:
+        """What a dispatch takes on every device of the target."""
         have = self.schedule.have
-        self.check_tensors(taken.tensors, have.tensors)
-        self.check_words(taken.tensors, 2 * taken.tensors + len(taken.numbers), have.words)
+        return DispatchLimits(min(have.tensors, super().limits.tensors), have.words)
 
     def _groups(self) -> ir.Value:
         """One workgroup per tile of rows and component, as many as devices take."""
-        index = ir.IndexType.get()
         rows, tall = self.const(self.plan.rows), self.const(self.schedule.rows)
-        tiles = self.e.make("arith.ceildivui", [rows, tall], [index]).result
+        tiles = self.e.arith("ceildivui", rows, tall)
         components = len(self.plan.components)
-        one = self.e.make("arith.maxui", [tiles, self.const(1)], [index]).result
-        few = self.e.make("arith.minui", [one, self.const(GROUPS // components)], [index]).result
+        one = self.e.arith("maxui", tiles, self.const(1))
+        few = self.e.arith("minui", one, self.const(GROUPS // components))
         return self.muli(few, self.const(components))
 
     def _zero(self) -> ir.Value:

@@ -144,14 +144,14 @@ class StepDispatch(GpuDispatch):
         return arena
 
     def _loop(self, arena: Arena, flat: ir.Value, symbols: list[str]) -> ir.Value:
-        e, index, kind = self.e, ir.IndexType.get(), arena.flat.type
+        e, kind = self.e, arena.flat.type
         length = self.plan.loop.length
         unroll = max(1, DISPATCHES // len(symbols))
         totals = [self._total(p) for p in phases(self.plan)]
         zero, steps = self._zero(), self.const(length)
         size = self.const(unroll)
-        rest = e.make("arith.remui", [steps, size], [index]).result
-        even = e.make("arith.subi", [steps, rest], [index]).result
+        rest = e.arith("remui", steps, size)
+        even = e.arith("subi", steps, rest)
 
         def step(at: ir.Value, state: ir.Value) -> ir.Value:
             for symbol, total in zip(symbols, totals, strict=True):
@@ -160,7 +160,7 @@ class StepDispatch(GpuDispatch):
 
         def many(at: ir.Value, state: ir.Value) -> ir.Value:
             for u in range(unroll):
-                state = step(e.make("arith.addi", [at, self.const(u)], [index]).result, state)
+                state = step(e.arith("addi", at, self.const(u)), state)
             return state
 
         if not isinstance(length, int) or length >= unroll:
@@ -171,24 +171,23 @@ class StepDispatch(GpuDispatch):
 
     def _total(self, sweeps: Sequence[Sweep]) -> ir.Value:
         """Workgroups of a phase, as many as devices take."""
-        index = ir.IndexType.get()
         columns = sum(max(1, -(-s.width // self.schedule.threads)) for s in sweeps)
         rows, tall = self.const(self.plan.rows), self.const(self.schedule.rows)
-        tiles = self.e.make("arith.ceildivui", [rows, tall], [index]).result
+        tiles = self.e.arith("ceildivui", rows, tall)
         total = self.muli(tiles, self.const(columns))
-        total = self.e.make("arith.maxui", [total, self.const(1)], [index]).result
-        return self.e.make("arith.minui", [total, self.const(GROUPS)], [index]).result
+        total = self.e.arith("maxui", total, self.const(1))
+        return self.e.arith("minui", total, self.const(GROUPS))
 
     def _final(self, arena: Arena, flat: ir.Value, i: int, t: TensorType, count: ir.Value | None) -> ir.Value:
         """The copy of a carry that the last step wrote."""
-        e, index = self.e, ir.IndexType.get()
+        e = self.e
         begin = e.size(arena.flat.parts[i].begin)
         size = self._elements(t)
         if count is None:  # where it begins is known before the loop has run
             steps = self.const(self.plan.loop.length)
-            parity = e.make("arith.remui", [steps, self.const(2)], [index]).result
+            parity = e.arith("remui", steps, self.const(2))
             size = self.muli(size, parity)
-        other = e.make("arith.addi", [begin, size], [index]).result
+        other = e.arith("addi", begin, size)
         written = arena.flat.read(flat, t, other)
         if count is None:
             return written

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from lstm_ir.backends.kernels.body.access import Access, ColumnAxis, LoopAxis, PickedAxis, RowAxis
@@ -69,6 +69,12 @@ class Memory:
         """The statement that makes it from a binding."""
         sizes = tuple(d for d in self.sizes if isinstance(d, TextOperand))
         return Subspan(self.ref, binding, offset, self.kind, sizes)
+
+
+def put_memories(t: Text, bindings: Iterable[Name], memories: Iterable[Memory]) -> None:
+    """The memories of these bindings, each from its start on."""
+    for binding, m in zip(bindings, memories, strict=True):
+        t.put(m.subspan(binding, t.index(0)))
 
 
 @dataclass(frozen=True)

@@ -16,10 +16,10 @@ from lstm_ir.importers.naming import tensor
 from lstm_ir.importers.refusals import NodeRefusedError
 from lstm_ir.importers.sizes import SizeArray, UndecidedError
 from lstm_ir.ir import dims
+from lstm_ir.ir.clone import clone
 from lstm_ir.ir.dims import Dim
 from lstm_ir.ir.graph import Value, topological
 from lstm_ir.ir.leaf import parameter
-from lstm_ir.ir.pullback import rebuilt
 from lstm_ir.ir.types import DType, TensorType
 
 Step = Callable[[list[Any]], tuple[Value | SizeArray, list[Any]]]
@@ -211,7 +211,7 @@ class _Loop:
             env.update((v, _at(now, self.counters[v], v.dtype)) for v in states if v in self.counters)
             env.update((r.read, x) for r, x in zip(rows, row, strict=True))
             env.update(zip(outer, consts, strict=True))
-            made = tuple(rebuilt([*self.values, *kept, *(o.value for o in stacked)], env))
+            made = tuple(clone([*self.values, *kept, *(o.value for o in stacked)], env))
             return made[: held + len(kept)], made[held + len(kept) :]
 
         init = (*self.init.values(), *(li.zeros(v.shape, v.dtype) for v in kept))

@@ -25,6 +25,7 @@ from lstm_ir.ops.primitive import elementwise as e
 from lstm_ir.ops.primitive.broadcast import broadcast_in_dim
 from lstm_ir.ops.primitive.fill import iota, zeros
 from lstm_ir.ops.primitive.linear import dot_general
+from lstm_ir.ops.primitive.precision import in_compute_dtype
 from lstm_ir.ops.primitive.reduce import sum as reduce_sum
 from lstm_ir.ops.primitive.shape import concat, expand_dims, reshape
 from lstm_ir.ops.primitive.window import slice_axis
@@ -43,7 +44,7 @@ class Back:
         """From the operands of the gradient op of `forward`."""
         p = LayerPlan.of(cell, operands, a)
         f = dataclasses.replace(p.f, reverse=tuple(not r for r in p.f.reverse))
-        rest = map(frame.widened, operands[len(cell.names) :])
+        rest = [None if v is None else in_compute_dtype(v) for v in operands[len(cell.names) :]]
         names = (*saved_names(forward), *arriving_names(forward))
         return cls(p, f, dict(zip(names, rest, strict=True)))
 

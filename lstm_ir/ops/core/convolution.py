@@ -37,7 +37,8 @@ from lstm_ir.ops.core.windows import (
 )
 from lstm_ir.ops.primitive.broadcast import as_values
 from lstm_ir.ops.primitive.elementwise import convert
-from lstm_ir.ops.primitive.reduce import wide
+from lstm_ir.ops.primitive.numpy_math import wide
+from lstm_ir.ops.primitive.precision import in_compute_dtype
 from lstm_ir.ops.primitive.shape import reshape
 from lstm_ir.ops.primitive.stencil import stencil, stencil_grad
 
@@ -103,11 +104,6 @@ def _numpy(x: Array, w: Array, *, groups: int, **attrs: Ints) -> Array:
     return out.reshape(x.shape[0], w.shape[0], *steps).astype(x.dtype)
 
 
-def as_wide(v: Value) -> Value:
-    """Two-byte floats as f32."""
-    return convert(v, DType.f32) if v.dtype.is_float and v.dtype.bits == 16 else v
-
-
 def grouped(x: Value, groups: int, sizes: Shape) -> Value:
     """[N, C, ..] as [N, G, C/G, *sizes]."""
     return reshape(x, (x.shape[0], groups, dims.floordiv(x.shape[1], groups), *sizes))
@@ -116,9 +112,9 @@ def grouped(x: Value, groups: int, sizes: Shape) -> Value:
 def _expand(lhs: Value, rhs: Value, *, groups: int, **attrs: Ints) -> Value:
     axes, sizes = axes_of(rhs.shape[2:], attrs), lhs.shape[2:]
     steps, taps = steps_of(axes, sizes), taps_of(axes)
-    x = grouped(as_wide(lhs), groups, plane_sizes(sizes))
+    x = grouped(in_compute_dtype(lhs), groups, plane_sizes(sizes))
     outputs, per_group = rhs.shape[:2]
-    kernel = reshape(as_wide(rhs), (groups, dims.floordiv(outputs, groups), per_group, len(taps)))
+    kernel = reshape(in_compute_dtype(rhs), (groups, dims.floordiv(outputs, groups), per_group, len(taps)))
     y = stencil(x, kernel, taps, *plane_sizes(steps))
     return convert(reshape(y, (lhs.shape[0], outputs, *steps)), lhs.dtype)
 
@@ -133,7 +129,7 @@ def _vjp(node: Node, cts: Cts) -> Cts:
 def kernel_gradient(x: Value, y: Value, w: Value, attrs: Mapping[str, Any]) -> Value:
     """The gradient of w where x [N,C,..] is convolved with it, and y is the cotangent of the result."""
     taps, groups = taps_of(axes_of(w.shape[2:], attrs)), attrs["groups"]
-    seen, rows = (grouped(as_wide(v), groups, plane_sizes(v.shape[2:])) for v in (x, y))
+    seen, rows = (grouped(in_compute_dtype(v), groups, plane_sizes(v.shape[2:])) for v in (x, y))
     return convert(reshape(stencil_grad(seen, rows, taps), w.shape), w.dtype)
 
 

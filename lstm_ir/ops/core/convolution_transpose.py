@@ -17,16 +17,7 @@ from lstm_ir.ir.graph import Node, Value, make
 from lstm_ir.ir.opdef import Attr, Level, Trait, define, need, need_equal
 from lstm_ir.ir.pullback import Cts, only
 from lstm_ir.ir.types import Shape, TensorType
-from lstm_ir.ops.core.convolution import (
-    CONVOLUTION,
-    as_wide,
-    biased,
-    cut,
-    grouped,
-    kernel_gradient,
-    need_operands,
-    seen,
-)
+from lstm_ir.ops.core.convolution import CONVOLUTION, biased, cut, grouped, kernel_gradient, need_operands, seen
 from lstm_ir.ops.core.windows import (
     ATTRS,
     DILATIONS,
@@ -42,7 +33,8 @@ from lstm_ir.ops.core.windows import (
 )
 from lstm_ir.ops.primitive.broadcast import as_values
 from lstm_ir.ops.primitive.elementwise import convert
-from lstm_ir.ops.primitive.reduce import wide
+from lstm_ir.ops.primitive.numpy_math import wide
+from lstm_ir.ops.primitive.precision import in_compute_dtype
 from lstm_ir.ops.primitive.shape import reshape
 from lstm_ir.ops.primitive.stencil import by_lhs
 
@@ -77,8 +69,8 @@ def _numpy(x: Array, w: Array, *, groups: int, sizes: Ints, **attrs: Ints) -> Ar
 
 def _expand(lhs: Value, rhs: Value, *, groups: int, sizes: Shape, **attrs: Ints) -> Value:
     taps, (inputs, per_group) = taps_of(axes_of(rhs.shape[2:], attrs)), rhs.shape[:2]
-    apart = reshape(as_wide(rhs), (groups, dims.floordiv(inputs, groups), per_group, len(taps)))
-    rows = grouped(as_wide(lhs), groups, plane_sizes(lhs.shape[2:]))
+    apart = reshape(in_compute_dtype(rhs), (groups, dims.floordiv(inputs, groups), per_group, len(taps)))
+    rows = grouped(in_compute_dtype(lhs), groups, plane_sizes(lhs.shape[2:]))
     y = by_lhs(rows, apart, taps, *plane_sizes(sizes))
     return convert(reshape(y, (lhs.shape[0], dims.mul(per_group, groups), *sizes)), lhs.dtype)
 

@@ -199,11 +199,6 @@ def clipped(v: Value, limit: float) -> Value:
     return e.clamp(-limit, v, limit) if limit > 0 else v
 
 
-def widened(v: Value | None) -> Value | None:
-    """Half and bfloat16 as f32, integers and None as they are."""
-    return e.convert(v, DType.f32) if v is not None and v.dtype.is_float and v.dtype.bits == 16 else v
-
-
 def time_major(v: Value, layout: str) -> Value:
     """[B,T,w] as [T,B,w] (and back) for layout batch."""
     return swapaxes(v, 0, 1) if layout == "batch" else v

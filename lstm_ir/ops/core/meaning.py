@@ -15,13 +15,6 @@ State = tuple[Array, ...]
 Step = Callable[[int, Array, State], tuple[State, State]]
 
 
-def wide(a: Array | None) -> Array | None:
-    """Half and bfloat16 as float32, the rest as it is."""
-    if a is None or a.dtype.itemsize != 2:
-        return a
-    return a.astype(np.float32)
-
-
 def clip(a: Array, limit: float) -> Array:
     """a held inside ±limit, 0 is off; NaN stays."""
     return np.minimum(np.maximum(a, a.dtype.type(-limit)), a.dtype.type(limit)) if limit > 0 else a

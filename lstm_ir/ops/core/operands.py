@@ -14,6 +14,7 @@ from lstm_ir.ops.core.activations import Act
 from lstm_ir.ops.core.cell import Cell
 from lstm_ir.ops.core.frame import Alive, Consts, Frame, Rows
 from lstm_ir.ops.primitive import elementwise as e
+from lstm_ir.ops.primitive.precision import in_compute_dtype
 from lstm_ir.ops.primitive.size import in_range
 
 
@@ -33,7 +34,7 @@ class LayerPlan:
     def of(cls, cell: Cell, operands: tuple[Value | None, ...], a: Mapping[str, Any]) -> LayerPlan:
         """The plan of the forward operands (those that follow are left out) and attributes."""
         given = operands[: len(cell.names)]
-        v = {n: frame.widened(o) for n, o in zip(cell.names, given, strict=True)}
+        v = {n: None if o is None else in_compute_dtype(o) for n, o in zip(cell.names, given, strict=True)}
         x, w_hh = v["x"], v["w_hh"]
         assert x is not None
         assert w_hh is not None

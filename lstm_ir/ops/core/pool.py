@@ -52,7 +52,7 @@ from lstm_ir.ops.primitive.elementwise import (
     select,
 )
 from lstm_ir.ops.primitive.fill import iota, zeros
-from lstm_ir.ops.primitive.reduce import wide
+from lstm_ir.ops.primitive.numpy_math import wide
 from lstm_ir.ops.primitive.shape import reshape, stack
 from lstm_ir.ops.primitive.size import size
 from lstm_ir.ops.primitive.window import pad_axis, slice_axis
@@ -196,7 +196,7 @@ def _avg_numpy(x: Array, *, window: Ints, ceil_mode: bool, count_include_pad: bo
 
 
 def _avg_expand(operand: Value, *, window: Ints, ceil_mode: bool, count_include_pad: bool, **attrs: Ints) -> Value:
-    inner = DType.f32 if operand.dtype.bits == 16 else operand.dtype
+    inner = operand.dtype.compute_dtype
     out = convert(operand, inner)
     axes = _axes(window, ceil_mode, **attrs)
     bounds = _bounds(window, attrs, count_include_pad)
@@ -226,7 +226,7 @@ def _avg_vjp(node: Node, cts: Cts) -> Cts:
     (x,), attrs = node.inputs, dict(node.attrs)
     include, ceil_mode, window = (attrs.pop(name) for name in ("count_include_pad", "ceil_mode", "window"))
     axes = _axes(window, ceil_mode, **attrs)
-    inner = DType.f32 if x.dtype.bits == 16 else x.dtype
+    inner = x.dtype.compute_dtype
     ct = convert(only(cts), inner)
     for k, (a, (low, high)) in enumerate(zip(axes, _bounds(window, attrs, include), strict=True)):
         axis, length = k + 2, x.shape[k + 2]

@@ -18,8 +18,9 @@ from lstm_ir.ops.core.build import layer_node
 from lstm_ir.ops.core.cell import Cell
 from lstm_ir.ops.core.frame import Alive, Consts, State, clipped
 from lstm_ir.ops.core.grad import define_layer
-from lstm_ir.ops.core.meaning import Array, LayerMeaning, clip, start, wide
+from lstm_ir.ops.core.meaning import Array, LayerMeaning, clip, start
 from lstm_ir.ops.core.operands import LayerPlan, masked
+from lstm_ir.ops.primitive.numpy_math import wide
 
 
 class RnnOperands(NamedTuple):

@@ -87,11 +87,6 @@ def major(v: Value, time_major: bool) -> Value:
     return v if time_major else swapaxes(v, 0, 1)
 
 
-def wide(v: Value) -> Value:
-    """Half and bfloat16 as float32: they are computed in it and rounded once."""
-    return e.convert(v, DType.f32) if v.dtype.is_float and v.dtype.bytes == 2 else v
-
-
 def narrow(v: Value, dtype: DType) -> Value:
     """A result in the op's type."""
     return v if v.dtype is dtype else e.convert(v, dtype)

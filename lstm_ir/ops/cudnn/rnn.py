@@ -18,12 +18,13 @@ from lstm_ir.ir.graph import Node, Value, make
 from lstm_ir.ir.opdef import OPS, Attr, Level, define, need
 from lstm_ir.ir.pullback import session, through
 from lstm_ir.ir.types import DType, TensorType
-from lstm_ir.ops.core.meaning import wide as wide_array
 from lstm_ir.ops.cudnn import contract as cc
 from lstm_ir.ops.cudnn import reserve
-from lstm_ir.ops.cudnn.build import CudnnOperands, got, layers, major, narrow, wide
+from lstm_ir.ops.cudnn.build import CudnnOperands, got, layers, major, narrow
 from lstm_ir.ops.cudnn.meaning import Array, CudnnArrays, forward
 from lstm_ir.ops.primitive.fill import zeros, zeros_like
+from lstm_ir.ops.primitive.numpy_math import wide
+from lstm_ir.ops.primitive.precision import in_compute_dtype
 from lstm_ir.ops.primitive.shape import concat
 
 FIRST = "input input_h input_c params sequence_lengths"
@@ -65,7 +66,7 @@ def array_call(arrays: tuple[Array, ...], a: dict[str, Any]) -> cc.CudnnCall:
 
 def array_run(call: cc.CudnnCall, arrays: tuple[Array, ...], keep: list[Array] | None) -> CudnnArrays:
     """A call with arrays, time-major and wide."""
-    x, h, c, params, lengths = (np.asarray(wide_array(v)) for v in arrays)
+    x, h, c, params, lengths = (np.asarray(wide(v)) for v in arrays)
     if not call.time_major:
         x, h = np.swapaxes(x, 0, 1), np.swapaxes(h, 0, 1)
         c = np.swapaxes(c, 0, 1) if call.net.lstm else c
@@ -94,9 +95,9 @@ def _numpy(*operands: Any, is_training: bool, seed: int, seed2: int, **a: Any) -
 def operands_of(call: cc.CudnnCall, values: tuple[Value, ...], keep: list[Value] | None) -> CudnnOperands:
     """A call's first operands as the core ops take them."""
     x, h, c, params, lengths = values
-    x, h = (major(wide(v), call.time_major) for v in (x, h))
-    cells = major(wide(c), call.time_major) if call.net.lstm else None
-    return CudnnOperands(call, x, h, cells, wide(params), lengths, keep)
+    x, h = (major(in_compute_dtype(v), call.time_major) for v in (x, h))
+    cells = major(in_compute_dtype(c), call.time_major) if call.net.lstm else None
+    return CudnnOperands(call, x, h, cells, in_compute_dtype(params), lengths, keep)
 
 
 def _expand(*operands: Any, is_training: bool, seed: int, seed2: int, **a: Any) -> dict[str, Value]:

@@ -13,13 +13,14 @@ import numpy as np
 from lstm_ir.ir.graph import Node, Value
 from lstm_ir.ir.opdef import Attr, Level, define, need
 from lstm_ir.ir.types import DType, TensorType
-from lstm_ir.ops.core.meaning import wide as wide_array
 from lstm_ir.ops.cudnn import contract as cc
 from lstm_ir.ops.cudnn import reserve
-from lstm_ir.ops.cudnn.build import CudnnOperands, core, got, layers, major, narrow, wide
+from lstm_ir.ops.cudnn.build import CudnnOperands, core, got, layers, major, narrow
 from lstm_ir.ops.cudnn.meaning import Array, backward, forward
 from lstm_ir.ops.cudnn.rnn import FIRST, SAVED, array_call, array_results, array_run, operands_of
 from lstm_ir.ops.primitive.fill import zeros_like
+from lstm_ir.ops.primitive.numpy_math import wide
+from lstm_ir.ops.primitive.precision import in_compute_dtype
 from lstm_ir.ops.primitive.reduce import sum as sum_
 from lstm_ir.ops.primitive.shape import concat, reshape
 from lstm_ir.ops.primitive.window import slice_axis
@@ -59,7 +60,7 @@ def _numpy(*operands: Array, seed: int, seed2: int, **a: Any) -> list[Array]:
     parts: Parts = dict(reserve.unpacked_numpy(call, operands[11]))
     keep = [parts["keep", k] for k in range(n.L - 1)] if call.masked else None
     run = array_run(call, first, keep)
-    wides = [np.asarray(wide_array(v)) for v in operands[5:11]]
+    wides = [np.asarray(wide(v)) for v in operands[5:11]]
     turned = [v if v.ndim < 3 else array_results(call, v)[0] for v in wides]
     if call.exact:
         parts["y", n.L - 1] = turned[0]
@@ -80,7 +81,7 @@ def _expand(*values: Value, seed: int, seed2: int, **a: Any) -> dict[str, Value]
     keep = [parts["keep", k] for k in range(n.L - 1)] if call.masked else None
     v = operands_of(call, first, keep)
     output, dy, dh, dc = (
-        major(wide(w), call.time_major) if w.rank == 3 else w
+        major(in_compute_dtype(w), call.time_major) if w.rank == 3 else w
         for w in (values[5], *values[8:11])
     )  # fmt: skip
     if call.exact:

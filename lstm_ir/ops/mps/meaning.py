@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from lstm_ir.ops.core.meaning import wide
 from lstm_ir.ops.mps.activations import ACTIVATIONS
 from lstm_ir.ops.mps.contract import plain_mask
+from lstm_ir.ops.primitive.numpy_math import wide
 
 Array = np.ndarray[Any, Any]
 Arrays = Mapping[str, Any]

@@ -23,7 +23,6 @@ from lstm_ir.ops.primitive import elementwise as e
 from lstm_ir.ops.primitive.broadcast import as_values, broadcast_to
 from lstm_ir.ops.primitive.fill import iota
 from lstm_ir.ops.primitive.linear import matmul
-from lstm_ir.ops.primitive.precision import inner
 from lstm_ir.ops.primitive.reduce import max
 from lstm_ir.ops.primitive.shape import reshape, swapaxes, transpose
 from lstm_ir.ops.primitive.window import slice_axis
@@ -45,7 +44,7 @@ def attention(
     if not (fits and q.shape[-1] == k.shape[-1] and k.shape[-2] == v.shape[-2]):
         problem = "q, k and v are floats [..., T, D], [..., S, D] and [..., S, E]"
         raise IRError(message("attention", problem, given, here()))
-    kind = inner(q.dtype)
+    kind = q.dtype.compute_dtype
     factor = options.real("attention", "scale", _scale(q.shape[-1]) if scale is None else scale)
     scores = matmul(e.convert(q, kind) * factor, e.convert(swapaxes(k, -2, -1), kind))
     if softcap is not None:

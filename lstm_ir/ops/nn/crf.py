@@ -20,12 +20,12 @@ from lstm_ir.ir.leaf import constant
 from lstm_ir.ir.location import here
 from lstm_ir.ir.no_operand import several
 from lstm_ir.ir.types import DType
+from lstm_ir.ops.nn.lengths import exists, zeros_behind
 from lstm_ir.ops.primitive import elementwise as e
 from lstm_ir.ops.primitive.along_axis import gather_elements, picked
 from lstm_ir.ops.primitive.broadcast import as_values, broadcast_in_dim, broadcast_to
 from lstm_ir.ops.primitive.fill import arange, full, zeros
 from lstm_ir.ops.primitive.gather import take
-from lstm_ir.ops.primitive.precision import inner
 from lstm_ir.ops.primitive.reduce import argmax, max, mean, sum
 from lstm_ir.ops.primitive.shape import expand_dims, reshape, squeeze
 from lstm_ir.ops.primitive.size import in_range, size_value
@@ -156,11 +156,11 @@ def _field(
     given = [("emissions", x.type), ("transitions", moves.type)]
     if x.rank != 3 or not x.dtype.is_float or moves.type != x.type.with_shape((x.shape[2],) * 2):
         raise IRError(message(op, "emissions are floats [T,B,C], transitions [C,C] of their type", given, here()))
-    kind = inner(x.dtype)
+    kind = x.dtype.compute_dtype
     first, last = (_border(op, x, v, name) for name, v in (("start", start), ("end", end)))
     there = _there(op, x, lengths, mask)
     wide = e.convert(x, kind)
-    seen = e.select(broadcast_in_dim(there, x.shape, (0, 1)), wide, constant(0, kind))  # what is not there may be NaN
+    seen = zeros_behind(wide, there)
     moves, first, last = (e.convert(w, kind) for w in (moves, first, last))
     return _Field(seen, moves, first, last, there), x.dtype
 
@@ -189,5 +189,4 @@ def _there(op: str, x: Value, lengths: Any, mask: Any) -> Value:
     n = lengths if isinstance(lengths, Value) else constant(lengths)
     if not n.dtype.is_int or n.shape != shape[1:]:
         raise IRError(message(op, f"lengths are {n.type}, expected integers [B]", [("emissions", x.type)], here()))
-    n = e.convert(in_range(n, 0, shape[0]), DType.i32)
-    return e.less(broadcast_in_dim(arange(shape[0]), shape, (0,)), broadcast_in_dim(n, shape, (1,)))
+    return exists(e.convert(in_range(n, 0, shape[0]), DType.i32), shape[0])

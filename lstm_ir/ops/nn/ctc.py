@@ -17,12 +17,13 @@ from lstm_ir.ir.graph import Value
 from lstm_ir.ir.leaf import constant
 from lstm_ir.ir.location import here
 from lstm_ir.ir.types import DType
+from lstm_ir.ops.nn.lengths import exists, zeros_behind
 from lstm_ir.ops.nn.softmax import log_softmax
 from lstm_ir.ops.primitive import elementwise as e
 from lstm_ir.ops.primitive.broadcast import as_values, broadcast_to
 from lstm_ir.ops.primitive.fill import arange, full
 from lstm_ir.ops.primitive.gather import take
-from lstm_ir.ops.primitive.precision import inner
+from lstm_ir.ops.primitive.precision import in_compute_dtype
 from lstm_ir.ops.primitive.reduce import max, mean, sum
 from lstm_ir.ops.primitive.shape import concat, expand_dims, reshape, stack
 from lstm_ir.ops.primitive.size import in_range, size
@@ -52,7 +53,7 @@ def ctc_loss(
     if n_in.dtype is not DType.i32:  # checked before they lose bits; those of i32 by the scan
         n_in = e.convert(in_range(n_in, 0, v.shape[0]), DType.i32)
     n_out = e.convert(in_range(n_out, 0, at.shape[1]), DType.i32)
-    kind, v = v.dtype, _seen(e.convert(v, inner(v.dtype)), n_in)
+    kind, v = v.dtype, zeros_behind(in_compute_dtype(v), exists(n_in, v.shape[0]))
     spelled, jumps = _spelled(at, n_out, blank, v.shape[2])
     chosen = _chosen(log_softmax(v), spelled)
     alpha = _forward(chosen, jumps, n_in)
@@ -88,20 +89,10 @@ def _wrong_choice(blank: Any, classes: Any, reduction: Any) -> str | None:
     return None
 
 
-def _seen(v: Value, lengths: Value) -> Value:
-    """The logits with zeros behind each row's frames: what is there may be NaN, and is not passed on."""
-    frames, batch, _ = v.shape
-    place = broadcast_to(expand_dims(arange(frames), 1), (frames, batch))
-    inside = e.less(place, broadcast_to(expand_dims(lengths, 0), (frames, batch)))
-    inside = broadcast_to(expand_dims(inside, 2), v.shape)
-    return e.select(inside, v, constant(0, v.dtype))
-
-
 def _spelled(labels: Value, lengths: Value, blank: int, classes: Any) -> tuple[Value, Value]:
     """The labels with blanks around [B, 2S+1], and where a blank may be jumped over."""
     batch, count = labels.shape
-    rows = broadcast_to(arange(count), labels.shape)
-    real = e.less(rows, broadcast_to(expand_dims(lengths, 1), labels.shape))
+    real = exists(lengths, count, axis=1)
     held = in_range(e.select(real, labels, constant(blank, labels.dtype)), 0, classes - 1, "padded_labels")
     labels = e.convert(held, DType.i32)
     other = e.not_equal(labels, concat([labels[:, :1], labels[:, :-1]], 1))

@@ -12,7 +12,7 @@ from lstm_ir.ops.primitive import elementwise as e
 from lstm_ir.ops.primitive.broadcast import as_values
 from lstm_ir.ops.primitive.gather import take
 from lstm_ir.ops.primitive.linear import matmul
-from lstm_ir.ops.primitive.precision import floats, inner
+from lstm_ir.ops.primitive.precision import floats
 from lstm_ir.ops.primitive.shape import axes_of, swapaxes
 
 
@@ -49,4 +49,4 @@ def layer_norm(x: Any, scale: Any = None, bias: Any = None, *, epsilon: float = 
     v, small = floats("layer_norm", x), need_epsilon("layer_norm", epsilon)
     last = axes_of("layer_norm", v, -1)
     by, plus = (like_axes("layer_norm", v, w, n, last) for w, n in ((scale, "scale"), (bias, "bias")))
-    return affine(normalised(e.convert(v, inner(v.dtype)), -1, small).y, by, plus, v.dtype)
+    return affine(normalised(e.convert(v, v.dtype.compute_dtype), -1, small).y, by, plus, v.dtype)

@@ -15,7 +15,6 @@ from lstm_ir.ops.nn.softmax import log_softmax
 from lstm_ir.ops.primitive import elementwise as e
 from lstm_ir.ops.primitive.broadcast import as_values, broadcast_to
 from lstm_ir.ops.primitive.fill import arange
-from lstm_ir.ops.primitive.precision import inner
 from lstm_ir.ops.primitive.reduce import mean, sum
 from lstm_ir.ops.primitive.shape import expand_dims
 from lstm_ir.ops.primitive.size import in_range
@@ -83,13 +82,13 @@ def _weights(name: str, mask: Any, v: Value, like: TensorType) -> Value:
     shape = f"[{','.join(map(str, like.shape))}]"
     problem = f"mask is {m.type}, whose shape NumPy does not repeat to {shape}; an axis that repeats has the size 1"
     _need(name, fits, problem, v, m)
-    return broadcast_to(e.convert(m, inner(v.dtype)), like.shape)
+    return broadcast_to(e.convert(m, v.dtype.compute_dtype), like.shape)
 
 
 def _reduced(name: str, loss: Value, weights: Value | None, reduction: str) -> Value:
     if not isinstance(reduction, str) or reduction not in ("mean", "sum", "none"):
         _need(name, False, f"reduction is {reduction!r}; there are mean, sum and none", loss, loss)
-    kind, loss = loss.dtype, e.convert(loss, inner(loss.dtype))  # sums of more than a 16-bit float holds
+    kind, loss = loss.dtype, e.convert(loss, loss.dtype.compute_dtype)  # sums of more than a 16-bit float holds
     if weights is not None:
         loss = loss * weights
     if reduction == "mean" and weights is not None:

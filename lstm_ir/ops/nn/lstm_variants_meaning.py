@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from lstm_ir.ops.core.meaning import Array, LayerMeaning, start, wide
+from lstm_ir.ops.core.meaning import Array, LayerMeaning, start
 from lstm_ir.ops.nn import threefry
+from lstm_ir.ops.primitive.numpy_math import wide
 
 Row = Callable[..., Any]
 """(d, t, x_t, h, c) -> (h', c')."""

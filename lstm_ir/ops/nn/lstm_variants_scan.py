@@ -7,15 +7,15 @@ from typing import Any
 
 from lstm_ir.ir.graph import Value
 from lstm_ir.ir.leaf import constant
-from lstm_ir.ir.types import DType
 from lstm_ir.ops.core import sizes as layer_sizes
 from lstm_ir.ops.core.lstm import lstm
 from lstm_ir.ops.nn import threefry
 from lstm_ir.ops.nn.layers import dense, layer_norm
+from lstm_ir.ops.nn.lengths import exists, zeros_behind
 from lstm_ir.ops.primitive import elementwise as e
-from lstm_ir.ops.primitive.broadcast import broadcast_in_dim
-from lstm_ir.ops.primitive.fill import arange, zeros
+from lstm_ir.ops.primitive.fill import zeros
 from lstm_ir.ops.primitive.indexing import index
+from lstm_ir.ops.primitive.precision import in_compute_dtype
 from lstm_ir.ops.primitive.shape import concat, stack
 from lstm_ir.ops.scan.builder import scan
 
@@ -36,7 +36,7 @@ def _scanned(
     w_hh = consts["w_hh"]
     assert w_hh is not None
     H = w_hh.shape[2]
-    kept = x if lengths is None else _existing(x, lengths)
+    kept = x if lengths is None else zeros_behind(x, exists(lengths, x.shape[0]))
     parts = []
     for d, reverse in enumerate(layer_sizes.DIRECTIONS[direction]):
         first = tuple(zeros((x.shape[1], H), x.dtype) if v is None else index(v, d) for v in (h0, c0))
@@ -54,14 +54,6 @@ def _scanned(
     return {"y": y, "h_n": stack(list(hs)), "c_n": stack(list(cs))}
 
 
-def _existing(x: Value, lengths: Value) -> Value:
-    """x with zeros in rows that do not exist: what they hold may be NaN."""
-    T, B = x.shape[:2]
-    time = broadcast_in_dim(arange(T, DType.i32), (T, B), (0,))
-    alive = e.less(time, broadcast_in_dim(lengths, (T, B), (1,)))
-    return e.select(broadcast_in_dim(alive, x.shape, (0, 1)), x, constant(0, x.dtype))
-
-
 def _blocks(a: Value) -> tuple[Value, ...]:
     H = a.shape[1]
     assert isinstance(H, int)
@@ -74,8 +66,8 @@ def _at(v: Maybe, d: int) -> Maybe:
 
 
 def _in_f32(*values: Maybe) -> list[Any]:
-    """Half and bfloat16 as f32, as every recurrent op computes."""
-    return [e.convert(v, DType.f32) if v is not None and v.dtype.is_float and v.dtype.bits < 32 else v for v in values]
+    """16-bit floats as f32, as every recurrent op computes."""
+    return [None if v is None else in_compute_dtype(v) for v in values]
 
 
 def _back(results: dict[str, Value], like: Value) -> dict[str, Value]:

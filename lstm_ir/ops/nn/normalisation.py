@@ -20,7 +20,7 @@ from lstm_ir.ir.pullback import Cts
 from lstm_ir.ir.types import DType, TensorType
 from lstm_ir.ops.primitive import elementwise as e
 from lstm_ir.ops.primitive.broadcast import as_values
-from lstm_ir.ops.primitive.precision import floats, inner
+from lstm_ir.ops.primitive.precision import floats
 from lstm_ir.ops.primitive.reduce import count_of, mean, sum
 from lstm_ir.ops.primitive.shape import axes_of, reshape
 
@@ -61,8 +61,8 @@ def need_epsilon(op: str, epsilon: Any) -> float:
 def weight(op: str, x: Value, v: Any, name: str) -> Value:
     """v of x's type; f32 stays where x has 16 bits."""
     _, w = as_values(op, x, v)
-    if w.dtype not in (x.dtype, inner(x.dtype)):
-        kinds = " or ".join(dict.fromkeys(k.name for k in (x.dtype, inner(x.dtype))))
+    if w.dtype not in (x.dtype, x.dtype.compute_dtype):
+        kinds = " or ".join(dict.fromkeys(k.name for k in (x.dtype, x.dtype.compute_dtype)))
         problem = f'{name} is {w.type}, x has {x.dtype} elements: {name} is of {kinds}; li.convert({name}, "{x.dtype}")'
         raise IRError(message(op, f"{problem} converts", [("x", x.type), (name, w.type)], here()))
     return w
@@ -121,7 +121,7 @@ def group_norm(x: Any, groups: int, scale: Any = None, bias: Any = None, *, epsi
         raise options.refuse("group_norm", "groups", groups, f"a divisor of the number of channels, {channels}")
     factors = _factors("group_norm", v, scale, bias)
     parts = (v.shape[0], count, channels // count, *v.shape[2:])
-    split = reshape(e.convert(v, inner(v.dtype)), parts)
+    split = reshape(e.convert(v, v.dtype.compute_dtype), parts)
     y = normalised(split, tuple(range(2, split.rank)), small).y
     return affine(reshape(y, v.shape), *factors, v.dtype)
 
@@ -130,7 +130,7 @@ def instance_norm(x: Any, scale: Any = None, bias: Any = None, *, epsilon: float
     """x [N,C,...] normalised over the axes after the channels, each row and channel by itself; scale and bias [C]."""
     v, small = _channels("instance_norm", x, 3), need_epsilon("instance_norm", epsilon)
     factors = _factors("instance_norm", v, scale, bias)
-    y = normalised(e.convert(v, inner(v.dtype)), tuple(range(2, v.rank)), small).y
+    y = normalised(e.convert(v, v.dtype.compute_dtype), tuple(range(2, v.rank)), small).y
     return affine(y, *factors, v.dtype)
 
 
@@ -141,7 +141,7 @@ def rms_norm(x: Any, scale: Any = None, *, axis: int | tuple[int, ...] = -1, eps
     """
     v, small = floats("rms_norm", x), need_epsilon("rms_norm", epsilon)
     over = axes_of("rms_norm", v, axis)
-    w = e.convert(v, inner(v.dtype))
+    w = e.convert(v, v.dtype.compute_dtype)
     factor = like_axes("rms_norm", v, scale, "scale", over)
     return affine(w * e.rsqrt(mean(w * w, over, keepdims=True) + small), factor, None, v.dtype)
 
@@ -160,7 +160,7 @@ def batch_norm(
     """
     v, small = _channels("batch_norm", x, 2), need_epsilon("batch_norm", epsilon)
     learns, share = options.flag("batch_norm", "training", training), options.real("batch_norm", "momentum", momentum)
-    kind = inner(v.dtype)
+    kind = v.dtype.compute_dtype
     given = [_statistic(v, w, n) for w, n in ((mean, "mean"), (var, "var"))]
     factors = _factors("batch_norm", v, scale, bias)
     counts = None if mask is None else _places(v, mask)

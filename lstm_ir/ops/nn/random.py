@@ -27,7 +27,7 @@ from lstm_ir.ops.primitive import elementwise as e
 from lstm_ir.ops.primitive.broadcast import as_values, broadcast_to, shape_for
 from lstm_ir.ops.primitive.fill import full
 from lstm_ir.ops.primitive.gather import take
-from lstm_ir.ops.primitive.precision import floats, inner
+from lstm_ir.ops.primitive.precision import floats
 from lstm_ir.ops.primitive.reduce import argmax
 from lstm_ir.ops.primitive.shape import axis_of
 from lstm_ir.ops.scan.order import argsort
@@ -64,7 +64,7 @@ def _whole(key: Value, shape: Shape, bits: int, kind: DType) -> Value:
 
 def _unit(key: Value, shape: Shape, kind: DType) -> Value:
     """[0, 1), in the type that `kind` is computed in."""
-    return _whole(key, shape, DIGITS[kind], inner(kind)) * 2.0 ** -DIGITS[kind]
+    return _whole(key, shape, DIGITS[kind], kind.compute_dtype) * 2.0 ** -DIGITS[kind]
 
 
 def random_uniform(
@@ -101,7 +101,7 @@ def random_normal(
     """Floats of the normal distribution with this mean and standard deviation, from a key u32[2]."""
     k, kind = _key("random_normal", key), _float("random_normal", dtype)
     m, s = options.real("random_normal", "mean", mean), options.real("random_normal", "std", std)
-    sizes, wide = shape_for("random_normal", shape), inner(kind)
+    sizes, wide = shape_for("random_normal", shape), kind.compute_dtype
     both = _unit(k, (2, *sizes), wide)
     radius = e.sqrt(e.maximum(e.log(1.0 - take(both, 0)) * -2.0, 0.0))  # log(1) may be a rounding above 0
     y = radius * e.cos((take(both, 1) - 0.5) * (2 * math.pi))
@@ -111,7 +111,7 @@ def random_normal(
 def random_gumbel(key: Any, shape: Sequence[DimLike], dtype: DTypeLike = "f32") -> Value:
     """Floats of the standard Gumbel distribution, all finite, from a key u32[2]."""
     k, kind = _key("random_gumbel", key), _float("random_gumbel", dtype)
-    return e.convert(_gumbel(k, shape_for("random_gumbel", shape), inner(kind)), kind)
+    return e.convert(_gumbel(k, shape_for("random_gumbel", shape), kind.compute_dtype), kind)
 
 
 def _gumbel(key: Value, shape: Shape, wide: DType) -> Value:
@@ -125,7 +125,7 @@ def random_bernoulli(key: Any, shape: Sequence[DimLike], p: Any = 0.5) -> Value:
     k, sizes = _key("random_bernoulli", key), shape_for("random_bernoulli", shape)
     if isinstance(p, Value) or hasattr(p, "shape") or isinstance(p, (list, tuple)):
         chance = floats("random_bernoulli", p, "p")
-        wide = inner(chance.dtype)
+        wide = chance.dtype.compute_dtype
         return e.less(_unit(k, sizes, wide), e.convert(broadcast_to(chance, sizes), wide))
     share = options.real("random_bernoulli", "p", p)
     if not 0 <= share <= 1:
@@ -140,7 +140,7 @@ def random_categorical(key: Any, logits: Any, axis: int = -1) -> Value:
     """
     k, v = _key("random_categorical", key), floats("random_categorical", logits, "logits")
     at = axis_of("random_categorical", v, axis)
-    wide = inner(v.dtype)
+    wide = v.dtype.compute_dtype
     return argmax(e.convert(v, wide) + _gumbel(k, v.shape, wide), at)
 
 

@@ -24,7 +24,7 @@ from lstm_ir.ops.nn.softmax import softmax
 from lstm_ir.ops.primitive import elementwise as e
 from lstm_ir.ops.primitive.broadcast import broadcast_to
 from lstm_ir.ops.primitive.fill import iota
-from lstm_ir.ops.primitive.precision import floats, inner
+from lstm_ir.ops.primitive.precision import floats
 from lstm_ir.ops.primitive.reduce import argmax, cumsum, sum
 from lstm_ir.ops.primitive.shape import expand_dims
 from lstm_ir.ops.scan.order import before, keys
@@ -43,7 +43,7 @@ def sample(
     v = floats("sample", logits, "logits")
     if v.rank == 0:
         raise IRError(message("sample", "the logits have no axes", [("logits", v.type)], here()))
-    scores = e.convert(v, inner(v.dtype))
+    scores = e.convert(v, v.dtype.compute_dtype)
     share = _share(top_p)
     if top_k is not None and options.integer("sample", "top_k", top_k) < 1:
         raise options.refuse("sample", "top_k", top_k, "a whole number from 1 on")

@@ -14,10 +14,12 @@ import numpy as np
 from lstm_ir.ir.graph import Node, Value, make
 from lstm_ir.ir.opdef import Attr, Level, Op, define, need
 from lstm_ir.ir.pullback import Cts, only
-from lstm_ir.ir.types import DType, TensorType
+from lstm_ir.ir.types import TensorType
 from lstm_ir.ops.primitive import elementwise as e
 from lstm_ir.ops.primitive.broadcast import as_values
-from lstm_ir.ops.primitive.reduce import max, sum, wide
+from lstm_ir.ops.primitive.numpy_math import wide
+from lstm_ir.ops.primitive.precision import in_compute_dtype
+from lstm_ir.ops.primitive.reduce import max, sum
 from lstm_ir.ops.primitive.shape import axis_of, need_axes
 
 Array = np.ndarray[Any, Any]
@@ -60,13 +62,13 @@ def _log_softmax_vjp(node: Node, cts: Cts) -> Cts:
 
 
 def _expand_softmax(x: Value, *, axis: int) -> Value:
-    v = e.convert(x, DType.f32) if x.dtype.bits == 16 else x
+    v = in_compute_dtype(x)
     up = e.exp(v - max(v, axis, keepdims=True))
     return e.convert(up / sum(up, axis, keepdims=True), x.dtype)
 
 
 def _expand_log_softmax(x: Value, *, axis: int) -> Value:
-    v = e.convert(x, DType.f32) if x.dtype.bits == 16 else x
+    v = in_compute_dtype(x)
     d = v - max(v, axis, keepdims=True)
     return e.convert(d - e.log(sum(e.exp(d), axis, keepdims=True)), x.dtype)
 

@@ -18,13 +18,14 @@ from collections.abc import Callable
 from typing import Any
 
 from lstm_ir.ir import options
+from lstm_ir.ir.clone import clone
 from lstm_ir.ir.errors import GradientError, IRError, message
 from lstm_ir.ir.graph import Graph, Node, Value, make
 from lstm_ir.ir.interpret import InterpretedBody
 from lstm_ir.ir.leaf import parameter
 from lstm_ir.ir.location import here
 from lstm_ir.ir.opdef import Attr, Level, Trait, define, need
-from lstm_ir.ir.pullback import Cts, rebuilt
+from lstm_ir.ir.pullback import Cts
 from lstm_ir.ir.types import TensorType
 from lstm_ir.ops.primitive.broadcast import as_values
 from lstm_ir.ops.primitive.elementwise_grad import none
@@ -69,16 +70,16 @@ def _numpy(
 
 def _expand(operands: tuple[Value, ...], *, residuals: int, forward: Graph, **_: Any) -> dict[str, Any]:
     outs = forward.outputs[: len(forward.outputs) - residuals]
-    return {"outs": tuple(rebuilt(outs, dict(zip(forward.params, operands, strict=True))))}
+    return {"outs": tuple(clone(outs, dict(zip(forward.params, operands, strict=True))))}
 
 
 def _vjp(node: Node, cts: Cts) -> tuple[Any]:
     forward, backward, k = node.attrs["forward"], node.attrs["backward"], len(node.values)
     env = dict(zip(forward.outputs[:k], node.values, strict=True))  # outs keep the gradient written here
     env |= dict(zip(forward.params, node.inputs, strict=True))
-    kept = rebuilt(forward.outputs[k:], env)
+    kept = clone(forward.outputs[k:], env)
     arrived = [zeros_like(v) if ct is None else ct for v, ct in zip(node.values, cts, strict=True) if v.dtype.is_float]
-    found = iter(rebuilt(backward.outputs, dict(zip(backward.params, [*kept, *arrived], strict=True))))
+    found = iter(clone(backward.outputs, dict(zip(backward.params, [*kept, *arrived], strict=True))))
     return (tuple(next(found) if asked else None for asked in node.attrs["gradients"]),)
 
 

@@ -22,7 +22,7 @@ from lstm_ir.ops.primitive.elementwise import (
     remainder,
     select,
 )  # fmt: skip
-from lstm_ir.ops.primitive.precision import inner, numbers
+from lstm_ir.ops.primitive.precision import numbers
 
 _WHOLE = {32: 2.0**26, 64: 2.0**55}
 """By bits of a float: a rounded quotient from here on is a whole number, and what a division leaves is below half a
@@ -42,7 +42,7 @@ def floor_divide(a: Any, b: Any) -> Value:
     x, y = aligned("floor_divide", a, b)
     numbers("floor_divide", x, "a")
     if x.dtype.is_float:
-        kind = inner(x.dtype)
+        kind = x.dtype.compute_dtype
         return convert(_of_floats(convert(x, kind), convert(y, kind)), x.dtype)
     down = convert(_of_other_sign(remainder(x, y), y), x.dtype)
     return select(equal(y, 0), constant(0, x.dtype), divide(x, y) - down)

@@ -18,7 +18,7 @@ from lstm_ir.ir.pullback import Cts, only
 from lstm_ir.ir.types import DType, TensorType
 from lstm_ir.ops.primitive.broadcast import as_values
 from lstm_ir.ops.primitive.fill import zeros_like
-from lstm_ir.ops.primitive.reduce import wide
+from lstm_ir.ops.primitive.numpy_math import wide
 from lstm_ir.ops.primitive.shape import axis_of, need_axes
 
 Array = np.ndarray[Any, Any]

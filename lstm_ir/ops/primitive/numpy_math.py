@@ -4,13 +4,26 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 
 from lstm_ir.ir.types import DType
 
 Array = np.ndarray[Any, Any]
+
+
+@overload
+def wide(a: Array) -> Array: ...
+
+
+@overload
+def wide(a: None) -> None: ...
+
+
+def wide(a: Array | None) -> Array | None:
+    """16-bit floats as float32, others as they are."""
+    return a if a is None or a.dtype.itemsize != 2 else a.astype(np.float32)
 
 
 def widened(meaning: Callable[..., Any]) -> Callable[..., Any]:

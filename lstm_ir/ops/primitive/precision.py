@@ -13,14 +13,14 @@ from lstm_ir.ops.primitive.broadcast import as_values
 from lstm_ir.ops.primitive.elementwise import convert
 
 
-def inner(dtype: DType) -> DType:
-    """The type that elements of `dtype` are computed in: f32 for 16-bit floats."""
-    return DType.f32 if dtype.bits == 16 else dtype
+def in_compute_dtype(x: Value) -> Value:
+    """16-bit floats as f32, others as they are."""
+    return convert(x, x.dtype.compute_dtype)
 
 
 def widened(x: Value, compute: Callable[[Value], Value]) -> Value:
     """compute(x), of 16-bit floats in f32 and rounded once."""
-    y = compute(convert(x, inner(x.dtype)))
+    y = compute(in_compute_dtype(x))
     return convert(y, x.dtype)
 
 

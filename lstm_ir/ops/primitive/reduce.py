@@ -19,6 +19,7 @@ from lstm_ir.ir.pullback import Cts, only
 from lstm_ir.ir.types import DType, TensorType
 from lstm_ir.ops.primitive.broadcast import as_values, broadcast_in_dim
 from lstm_ir.ops.primitive.elementwise import convert, equal, maximum, select
+from lstm_ir.ops.primitive.numpy_math import wide
 from lstm_ir.ops.primitive.shape import axes_of, axis_of, need_axes, reshape
 from lstm_ir.ops.primitive.size import size
 
@@ -40,11 +41,6 @@ def _sum_types(operand: TensorType, *, dimensions: Ints) -> TensorType:
 def _mean_types(operand: TensorType, *, dimensions: Ints) -> TensorType:
     need(operand.dtype.is_float, f'takes float elements, got {operand.dtype}; li.convert(x, "f32") converts')
     return _reduced(operand, dimensions)
-
-
-def wide(x: Array) -> Array:
-    """Two-byte floats as float32, others as they are."""
-    return x.astype(np.float32) if x.dtype.itemsize == 2 else x
 
 
 def _sum(x: Array, *, dimensions: Ints) -> Array:
@@ -86,11 +82,6 @@ def _spread(reduced: Value, x: Value, dimensions: tuple[int, ...]) -> Value:
     return broadcast_in_dim(reduced, x.shape, kept) if dimensions else reduced
 
 
-def _wide(dtype: DType) -> DType:
-    """Where to count: half types stop at few thousands."""
-    return DType.f32 if dtype.bits == 16 else dtype
-
-
 def _sum_vjp(node: Node, cts: Cts) -> Cts:
     """To every element alike."""
     return (_spread(only(cts), node.inputs[0], node.attrs["dimensions"]),)
@@ -100,7 +91,7 @@ def _extreme_vjp(node: Node, cts: Cts) -> Cts:
     """To the elements equal to the maximum (minimum), divided by how many there are."""
     ct, (x,), over = only(cts), node.inputs, node.attrs["dimensions"]
     chosen = equal(x, _spread(node.values[0], x, over))
-    wide = _wide(x.dtype)
+    wide = x.dtype.compute_dtype
     shares = maximum(sum(convert(chosen, wide), over), 1.0)  # none is chosen of NaN
     share = convert(convert(ct, wide) / shares, x.dtype)
     return (select(chosen, _spread(share, x, over), 0.0),)
@@ -109,7 +100,7 @@ def _extreme_vjp(node: Node, cts: Cts) -> Cts:
 def _mean_vjp(node: Node, cts: Cts) -> Cts:
     """To every element alike, divided by how many there are."""
     (x,), over = node.inputs, node.attrs["dimensions"]
-    wide = _wide(x.dtype)
+    wide = x.dtype.compute_dtype
     count = maximum(count_of(x, over, wide), 1.0)  # 0: there is no element to give it to
     share = convert(only(cts), wide) / count
     return (_spread(convert(share, x.dtype), x, over),)
@@ -146,7 +137,7 @@ def count_of(x: Value, dimensions: Ints, dtype: DType) -> Value:
 
 
 def _expand_mean(x: Value, *, dimensions: Ints) -> Value:
-    inner = _wide(x.dtype)
+    inner = x.dtype.compute_dtype
     total = sum(convert(x, inner), dimensions)
     return convert(total / count_of(x, dimensions, inner), x.dtype)
 

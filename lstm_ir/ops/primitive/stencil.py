@@ -22,7 +22,7 @@ from lstm_ir.ir.graph import Node, Value, make
 from lstm_ir.ir.opdef import Attr, Trait, define, need, need_at_least, need_equal
 from lstm_ir.ir.pullback import Cts, only
 from lstm_ir.ir.types import DType, TensorType
-from lstm_ir.ops.primitive.reduce import wide
+from lstm_ir.ops.primitive.numpy_math import wide
 from lstm_ir.ops.primitive.shape import transpose
 
 Array = np.ndarray[Any, Any]

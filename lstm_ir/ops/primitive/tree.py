@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from lstm_ir.ir.clone import clone
 from lstm_ir.ir.graph import Graph, Value, resolved, topological
 from lstm_ir.ir.leaf import constant
-from lstm_ir.ir.pullback import rebuilt
 
 Tree = Any  # a value, None, or tuples, lists and dicts of trees
 
@@ -47,4 +47,4 @@ def captured(outputs: list[Value], own: set[Value]) -> list[Value]:
 def closed(name: str, params: list[Value], outputs: list[Value], lifted: dict[Value, Value]) -> Graph:
     """A body over its parameters alone; `lifted`: parameters for what is read from outside."""
     # Values, not a graph: what is read from a body outside may be called as this one's own rows are.
-    return Graph(name if name.isidentifier() else "cell", params, rebuilt(outputs, lifted))
+    return Graph(name if name.isidentifier() else "cell", params, clone(outputs, dict(lifted)))

@@ -13,11 +13,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from lstm_ir.ir import dims
+from lstm_ir.ir.clone import clone
 from lstm_ir.ir.dims import Dim, Expr, Floor
 from lstm_ir.ir.graph import Graph, Node, Value
 from lstm_ir.ir.leaf import parameter
 from lstm_ir.ir.loop import Loop
-from lstm_ir.ir.pullback import Cts, rebuilt, through
+from lstm_ir.ir.pullback import Cts, through
 from lstm_ir.ir.reach import parameters_of
 from lstm_ir.ir.types import Shape
 from lstm_ir.ops.primitive import elementwise as e
@@ -28,9 +29,9 @@ from lstm_ir.ops.primitive.size import size
 from lstm_ir.ops.primitive.window import slice_axis
 from lstm_ir.ops.scan.chunks import DecayAlong, StateRows, chunk_of, chunked, longest_chunk
 from lstm_ir.ops.scan.matrix_state import Affine, MatrixLoop, Read, matrix_loop
-from lstm_ir.ops.scan.node import STEP, scan_node
+from lstm_ir.ops.scan.node import scan_node
 from lstm_ir.ops.scan.partial import Partial, applied
-from lstm_ir.ops.scan.parts import names_beside
+from lstm_ir.ops.scan.parts import later_steps, names_beside
 from lstm_ir.ops.scan.tuned import CHUNK_STEPS, MIN_STEPS, PAIRED_STEPS
 
 
@@ -101,18 +102,9 @@ def _with_rest(loop: Loop, chunk: int) -> tuple[list[Value] | None, tuple[str, .
         return done, (), None
     k = len(loop.init)
     left = [slice_axis(x, 0, 0, rest) if back else slice_axis(x, 0, whole, loop.length) for x in loop.xs]
-    tail = _tail(loop, size(whole), tuple(done[:k]), tuple(left), rest)
+    tail = later_steps(loop, size(whole), loop.consts, tuple(done[:k]), tuple(left), rest)
     rows = [concat([b, a] if back else [a, b], 0) for a, b in zip(done[k:], tail.values[k:], strict=True)]
     return [*tail.values[:k], *rows], (), tail
-
-
-def _tail(loop: Loop, base: Value, init: tuple[Value, ...], xs: tuple[Value, ...], length: Dim) -> Node:
-    """The loop as it is written, from step `base` on."""
-    name = names_beside(loop.body.params)
-    step, first = parameter(name("left"), STEP), parameter(name("first"), STEP)
-    outputs = rebuilt(loop.body.outputs, {loop.step: first + step})
-    body = Graph(loop.body.name, [step, first, *loop.body.params[1:]], outputs)
-    return scan_node(body, (base, *loop.consts), init, xs, length=length, reverse=loop.reverse)
 
 
 class _Parts:
@@ -236,7 +228,7 @@ class _Parts:
         made = parameters_of(loop.body)
         changed = {m.param, *(loop.carry_params[i] for i in self.late)}
         late = [j for j, v in enumerate(loop.rows) if made[v] & changed]
-        outputs = rebuilt([*(loop.next[i] for i in self.late), *(loop.rows[j] for j in late)], env)
+        outputs = clone([*(loop.next[i] for i in self.late), *(loop.rows[j] for j in late)], env)
         if not outputs:
             return late, [], []
         whole = Graph("late", [*loop.body.params, *self.read], outputs)
@@ -285,7 +277,7 @@ class _Parts:
     def _late(self, outputs: Sequence[Value], between: Mapping[Value, Value], read: Sequence[Value]) -> list[Value]:
         loop = self.loop
         stand = {v: parameter(self.name("between"), v.type) for v in between}
-        results = rebuilt(outputs, stand)
+        results = clone(outputs, dict(stand))
         carries = [loop.carry_params[i] for i in self.late]
         params = [loop.step, *loop.const_params, *carries, *loop.x_params, *stand.values(), *self.read]
         xs = (*loop.xs, *between.values(), *read)

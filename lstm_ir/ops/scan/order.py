@@ -27,6 +27,7 @@ from lstm_ir.ops.primitive.along_axis import take_along_axis
 from lstm_ir.ops.primitive.broadcast import as_values, broadcast_to, shape_for
 from lstm_ir.ops.primitive.fill import full, iota
 from lstm_ir.ops.primitive.gather import take
+from lstm_ir.ops.primitive.precision import in_compute_dtype
 from lstm_ir.ops.primitive.reduce import bounds, min, sum
 from lstm_ir.ops.primitive.shape import axis_of, expand_dims, reshape, swapaxes, transpose
 from lstm_ir.ops.primitive.size import size_value
@@ -73,7 +74,7 @@ def keys(x: Value, descending: bool = False) -> Value:
     """Integers i32 or i64 in the order of the elements, or in the opposite order."""
     kind = x.dtype
     if kind.is_float:
-        wide = e.convert(x, DType.f32) if kind.bits == 16 else x
+        wide = in_compute_dtype(x)
         wide = e.select(e.equal(wide, 0.0), constant(0, wide.dtype), wide)  # -0 is 0
         whole = DType.i64 if kind is DType.f64 else DType.i32
         bits = e.bitcast_convert(wide, whole)

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from lstm_ir.ir.clone import clone
 from lstm_ir.ir.graph import Graph, Node, Value, topological
 from lstm_ir.ir.leaf import parameter
 from lstm_ir.ir.loop import Loop
-from lstm_ir.ir.pullback import Cts, rebuilt, session
+from lstm_ir.ir.pullback import Cts, session
 from lstm_ir.ir.reach import reached
 from lstm_ir.ir.types import DType
 from lstm_ir.ops.primitive import elementwise as e
@@ -62,7 +63,7 @@ class Pair:
         kept_params = {v: parameter(name(f"saved{i}"), v.type) for i, v in enumerate(kept)}
         step, last = parameter(name("back"), STEP), parameter(name("last"), STEP)
         values = [*parts.backward, *(v for v, _ in asked)]
-        values = rebuilt(values, {**kept_params, loop.step: last - step})
+        values = clone(values, {**kept_params, loop.step: last - step})
         first, second = parts.split
         totals = [parameter(name(f"sum{i}"), p.type) for i, p in enumerate(sums)]
         values[first:second] = [t + v for t, v in zip(totals, values[first:second], strict=True)]

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from lstm_ir.ir.graph import Graph, Value
+from lstm_ir.ir.clone import clone
+from lstm_ir.ir.dims import Dim
+from lstm_ir.ir.graph import Graph, Node, Value
 from lstm_ir.ir.leaf import parameter
 from lstm_ir.ir.loop import Loop
-from lstm_ir.ir.pullback import rebuilt
 from lstm_ir.ir.reach import reached, unreached
-from lstm_ir.ops.scan.node import scan_node
+from lstm_ir.ops.primitive import elementwise as e
+from lstm_ir.ops.primitive.size import size
+from lstm_ir.ops.scan.node import STEP, scan_node
 
 CHEAP = frozenset(
     "add subtract multiply negate abs sign maximum minimum clamp select compare and or xor not "
@@ -33,16 +36,34 @@ def lifted(loop: Loop) -> Loop:
     if not out:
         return loop
     values = list(out)
-    outer = rebuilt(values, dict(zip(loop.const_params, loop.consts, strict=True)))
+    outer = clone(values, dict(zip(loop.const_params, loop.consts, strict=True)))
     name = names_beside(loop.body.params)
     new = [parameter(name(f"lifted{i}"), v.type) for i, v in enumerate(values)]
-    results = rebuilt(loop.body.outputs, dict(zip(values, new, strict=True)))
+    results = clone(loop.body.outputs, dict(zip(values, new, strict=True)))
     params = [loop.step, *loop.const_params, *new, *loop.carry_params, *loop.x_params]
     body = Graph(loop.body.name, params, results)
     return Loop(scan_node(
         body, (*loop.consts, *outer), loop.init, loop.xs, length=loop.length,
         reverse=loop.reverse, count=loop.count, until=loop.until,
     ))  # fmt: skip
+
+
+def later_steps(
+    loop: Loop, base: Value, consts: tuple[Value, ...], init: tuple[Value, ...], xs: tuple[Value, ...], length: Dim,
+    count: tuple[Value, ...] = (),
+) -> Node:  # fmt: skip
+    """`length` steps of the loop, the first of which has the number `base`; those from `count` on do not run.
+
+    They must not run on the way back either: past the end a step may divide by zero, and no zero cotangent mends that.
+    """
+    name = names_beside(loop.body.params)
+    step, first = parameter(name("later"), STEP), parameter(name("first"), STEP)
+    outputs = clone(loop.body.outputs, {loop.step: first + step})
+    body = Graph(loop.body.name, [step, first, *loop.body.params[1:]], outputs)
+    left = [e.clamp(0, end - base, size(length)) for end in count]
+    return scan_node(
+        body, (base, *consts), init, xs, length=length, reverse=loop.reverse, count=left[0] if left else None
+    )
 
 
 def to_save(

@@ -16,14 +16,14 @@ from lstm_ir.ir.errors import GradientError, message
 from lstm_ir.ir.graph import Graph, Node, Value
 from lstm_ir.ir.leaf import parameter
 from lstm_ir.ir.loop import Loop
-from lstm_ir.ir.pullback import Cts, Hook, rebuilt, through
+from lstm_ir.ir.pullback import Cts, Hook, through
 from lstm_ir.ir.types import DType, TensorType
 from lstm_ir.ops.primitive import elementwise as e
 from lstm_ir.ops.primitive.shape import concat, reshape
 from lstm_ir.ops.primitive.size import in_range, size
 from lstm_ir.ops.primitive.window import slice_axis
 from lstm_ir.ops.scan.node import STEP, scan_node
-from lstm_ir.ops.scan.parts import names_beside
+from lstm_ir.ops.scan.parts import later_steps
 
 
 def segmented_vjp(node: Node, cts: Cts, levels: tuple[int, ...], over_segments: Hook) -> Any:
@@ -74,7 +74,7 @@ def _segmented(loop: Loop, K: int) -> tuple[list[Value], Node]:
     if rest == 0:
         return [*finals, *rows], outer
     left = [_rows(x, 0 if r else whole, rest if r else loop.length) for x, r in xs]
-    tail = _inner(loop, size(whole), count, loop.consts, finals, tuple(left), rest)
+    tail = later_steps(loop, size(whole), loop.consts, finals, tuple(left), rest, count)
     ys = []
     for a, b, r in zip(rows, tail.values[k:], loop.y_reverse, strict=True):
         ys.append(concat([b, a] if r else [a, b], 0))
@@ -85,24 +85,6 @@ def _rows(x: Value, start: Dim, limit: Dim) -> Value:
     return x if start == 0 and limit == x.shape[0] else slice_axis(x, 0, start, limit)
 
 
-def _inner(
-    loop: Loop, base: Value, count: tuple[Value, ...], consts: tuple[Value, ...], init: tuple[Value, ...],
-    xs: tuple[Value, ...], length: Dim,
-) -> Node:  # fmt: skip
-    """`length` steps of the loop, the first of which has the number `base`; those from `count` on do not run.
-
-    They must not run on the way back either: past the end a step may divide by zero, and no zero cotangent mends that.
-    """
-    name = names_beside(loop.body.params)
-    step, first = parameter(name("inner"), STEP), parameter(name("first"), STEP)
-    outputs = rebuilt(loop.body.outputs, {loop.step: first + step})
-    body = Graph(loop.body.name, [step, first, *loop.body.params[1:]], outputs)
-    left = [e.clamp(0, end - base, size(length)) for end in count]
-    return scan_node(
-        body, (base, *consts), init, xs, length=length, reverse=loop.reverse, count=left[0] if left else None
-    )
-
-
 def _outer_body(loop: Loop, K: int) -> Graph:
     """One segment: K steps as a scan."""
     step = parameter("segment", STEP)
@@ -111,5 +93,5 @@ def _outer_body(loop: Loop, K: int) -> Graph:
     init = tuple(parameter(f"carry{i}", v.type) for i, v in enumerate(loop.init))
     kinds = [TensorType((K, *x.shape[1:]), x.dtype) for x in loop.xs]
     xs = tuple(parameter(f"x{i}", t) for i, t in enumerate(kinds))
-    node = _inner(loop, step * K, count, consts, init, xs, K)
+    node = later_steps(loop, step * K, consts, init, xs, K, count)
     return Graph(f"{loop.body.name}_segment", [step, *count, *consts, *init, *xs], node.values)

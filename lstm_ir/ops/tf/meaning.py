@@ -19,8 +19,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from lstm_ir.ops.core.meaning import wide
-from lstm_ir.ops.primitive.numpy_math import logistic
+from lstm_ir.ops.primitive.numpy_math import logistic, wide
 from lstm_ir.ops.tf.contract import TfOperands
 
 Array = np.ndarray[Any, Any]

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from device import need
 from handmade import WEIGHTS
+from paths import IREE_RUN_MODULE
 from small_packages import members, packed, rebuild, rezip, small, written
 
 from lstm_ir.backends.files.parameters import write_irpa
@@ -180,15 +181,12 @@ def test_loading_runs_without_the_compiler(path: Path) -> None:
 
 
 def test_weights_run_in_iree_run_module(path: Path, tmp_path: Path) -> None:
-    tool = Path(sys.executable).parent / "iree-run-module"
-    if not tool.exists():
-        pytest.skip("iree-run-module is not beside this Python")
     with zipfile.ZipFile(path) as z:
         z.extractall(tmp_path)
     write_irpa(tmp_path / "w.irpa", WEIGHTS)
     for weights in ("weights.safetensors", "w.irpa"):
         out = subprocess.run(
-            [str(tool), "--device=local-sync", "--module=module-0.vmfb", "--function=weight",
+            [str(IREE_RUN_MODULE), "--device=local-sync", "--module=module-0.vmfb", "--function=weight",
              f"--parameters=model={weights}"],
             cwd=tmp_path, capture_output=True, text=True, timeout=60,
         )  # fmt: skip

@@ -183,7 +183,6 @@ def test_verify_says_where_onnxruntime_is_not_exact(rng: np.random.Generator) ->
 def test_what_the_quantizer_of_onnxruntime_writes(tmp_path: Path) -> None:
     """A model of PyTorch, its LSTM and dense layer quantized, over open sizes; few numbers, none of them near a tie."""
     need("torch")
-    pytest.importorskip("sympy")
     rng = np.random.default_rng(3)
     from onnxruntime.quantization import QuantType, quantize_dynamic
 

@@ -14,7 +14,6 @@ from lstm_ir.ir.data import Data
 from lstm_ir.ir.graph import Value
 from lstm_ir.ir.leaf import constant
 from lstm_ir.ops.nn.normalisation import normalised
-from lstm_ir.ops.primitive.precision import inner
 
 _SCALED = "epsilon center scale beta_initializer gamma_initializer beta_regularizer gamma_regularizer beta_constraint "
 _SCALED += "gamma_constraint"
@@ -64,7 +63,7 @@ def layer_normalization(c: LayerCall) -> Value:
     """By the mean and variance over the axes, in f32."""
     x = c.x
     axes, epsilon = _axes(c, x), c.real("epsilon", 1e-3)
-    wide = li.convert(x, inner(x.dtype))
+    wide = li.convert(x, x.dtype.compute_dtype)
     if c.flag("rms_scaling"):
         return _affine(c, wide * li.rsqrt(li.var(wide, axes, keepdims=True) + epsilon), x, axes)
     return _affine(c, normalised(wide, axes, epsilon).y, x, axes)
@@ -75,7 +74,7 @@ def rms_normalization(c: LayerCall) -> Value:
     """By the root of the mean of squares over the axes."""
     x = c.x
     axes = _axes(c, x)
-    wide = li.convert(x, inner(x.dtype))
+    wide = li.convert(x, x.dtype.compute_dtype)
     y = wide * li.rsqrt(li.mean(wide * wide, axes, keepdims=True) + c.real("epsilon", 1e-6))
     return li.convert(y * _along(li.convert(c.weights()["scale"], wide.dtype), x, axes), x.dtype)
 
@@ -94,7 +93,7 @@ def group_normalization(c: LayerCall) -> Value:
         raise NodeRefusedError(f"{channels} channels are not {groups} groups of one size")
     apart = li.reshape(x, (*x.shape[:axis], groups, channels // groups, *x.shape[axis + 1 :]))
     over = tuple(k for k in range(1, apart.rank) if k != axis)
-    wide = li.convert(apart, inner(x.dtype))
+    wide = li.convert(apart, x.dtype.compute_dtype)
     y = li.reshape(normalised(wide, over, c.real("epsilon", 1e-3)).y, x.shape)
     return _affine(c, y, x, (axis,))
 

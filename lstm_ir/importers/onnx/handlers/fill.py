@@ -55,7 +55,7 @@ def arange(c: Call) -> Value:
     start, delta, count = range_of(c, dtype)
     if c.has_attribute("stash_type") and c.integer("stash_type") != 1:
         raise NodeRefusedError("stash_type is not 1, f32")
-    inside = DType.f32 if dtype.is_float and dtype.bits == 16 else dtype
+    inside = dtype.compute_dtype
     steps = li.iota((count,), 0, inside)
     first = li.convert(li.size(start), inside) if isinstance(start, dims.Expr) else li.constant(start, inside)
     return li.convert(steps * li.constant(delta, inside) + first, dtype)

@@ -11,7 +11,6 @@ from lstm_ir.importers.onnx.table import taken
 from lstm_ir.importers.refusals import NodeRefusedError
 from lstm_ir.ir.graph import Value
 from lstm_ir.ops.nn.normalisation import affine, normalised
-from lstm_ir.ops.primitive.precision import inner
 
 
 def _soft(name: str, function: Callable[[Value, int], Value]) -> None:
@@ -45,7 +44,7 @@ def batch_normalization(c: Call) -> tuple[Value, ...]:
     epsilon = c.real("epsilon", 1e-5)
     if not training:
         return (li.batch_norm(x, mean, variance, scale, bias, epsilon=epsilon).y,)
-    wide = li.convert(x, inner(x.dtype))
+    wide = li.convert(x, x.dtype.compute_dtype)
     over = (0, *range(2, x.rank))
     now = li.mean(wide, over), li.var(wide, over)
     of_batch = [li.convert(v, m.dtype) for v, m in zip(now, (mean, variance), strict=True)]
@@ -63,7 +62,7 @@ def layer_normalization(c: Call) -> tuple[Value, Value, Value]:
     if c.integer("stash_type", 1) != 1:
         raise NodeRefusedError("stash_type is not 1, f32")
     axes = tuple(range(c.axis(x.rank, -1), x.rank))
-    y, mean, inverse = normalised(li.convert(x, inner(x.dtype)), axes, c.real("epsilon", 1e-5))
+    y, mean, inverse = normalised(li.convert(x, x.dtype.compute_dtype), axes, c.real("epsilon", 1e-5))
     return affine(li.convert(y, x.dtype), scale, bias), mean, inverse
 
 

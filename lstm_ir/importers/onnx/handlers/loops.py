@@ -24,10 +24,10 @@ from lstm_ir.importers.refusals import NodeRefusedError
 from lstm_ir.importers.sizes import UndecidedError
 from lstm_ir.importers.slices import TO_THE_END
 from lstm_ir.ir import dims
+from lstm_ir.ir.clone import clone
 from lstm_ir.ir.dims import Dim
 from lstm_ir.ir.graph import Value
 from lstm_ir.ir.leaf import parameter
-from lstm_ir.ir.pullback import rebuilt
 from lstm_ir.ir.types import DType, TensorType
 
 Values = tuple[Value, ...]
@@ -60,7 +60,7 @@ def loop(c: Call) -> list[Result]:
     def cell(state: Values, row: Values, now: Value) -> tuple[Values, Values]:
         env = {step: li.convert(now, DType.i64), **dict(zip(states, state, strict=True))}
         env.update((r.read, x) for r, x in zip(rows, row, strict=True))
-        made = tuple(rebuilt(values, env))
+        made = tuple(clone(values, env))
         return made[: len(init)], made[len(init) :]
 
     xs = tuple(r.first_axis() for r in rows)

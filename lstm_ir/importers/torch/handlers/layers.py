@@ -11,7 +11,6 @@ from lstm_ir.importers.torch.table import taken
 from lstm_ir.ir.graph import Value
 from lstm_ir.ir.types import DType
 from lstm_ir.ops.nn.normalisation import affine, normalised
-from lstm_ir.ops.primitive.precision import inner
 
 
 @taken("aten.softmax.int", "aten._softmax.default")
@@ -42,7 +41,7 @@ def batch_norm(c: Call) -> Value:
     if mean is not None and variance is not None:
         return li.batch_norm(x, mean, variance, scale, bias, epsilon=epsilon).y
     axes = (0, *range(2, x.rank))
-    y = normalised(li.convert(x, inner(x.dtype)), axes, epsilon).y
+    y = normalised(li.convert(x, x.dtype.compute_dtype), axes, epsilon).y
     by, plus = (None if w is None else li.reshape(w, (w.shape[0], *(1,) * (x.rank - 2))) for w in (scale, bias))
     return affine(y, by, plus, x.dtype)
 
@@ -63,7 +62,7 @@ def layer_norm(c: Call) -> Value:
     count = len(c.sizes("normalized_shape"))
     c.any("cudnn_enable")
     axes = tuple(range(x.rank - count, x.rank))
-    y = normalised(li.convert(x, inner(x.dtype)), axes, c.real("eps", 1e-5)).y
+    y = normalised(li.convert(x, x.dtype.compute_dtype), axes, c.real("eps", 1e-5)).y
     return affine(y, c.optional("weight"), c.optional("bias"), x.dtype)
 
 

@@ -11,10 +11,10 @@ from lstm_ir.importers.sizes import UndecidedError, smaller
 from lstm_ir.importers.torch.call import Call, as_value
 from lstm_ir.importers.torch.table import taken
 from lstm_ir.ir import dims
+from lstm_ir.ir.clone import clone
 from lstm_ir.ir.dims import Dim
 from lstm_ir.ir.graph import Value
 from lstm_ir.ir.leaf import parameter
-from lstm_ir.ir.pullback import rebuilt
 from lstm_ir.ir.types import DType, TensorType
 
 Values = tuple[Value, ...]
@@ -81,7 +81,7 @@ def while_loop(c: Call) -> list[Value]:
     def cell(state: Values, row: Values, now: Value) -> tuple[Values, Values]:
         env = {step: li.convert(now, DType.i64), **dict(zip(states, state, strict=True))}
         env.update((r.read, x) for r, x in zip(rows, row, strict=True))
-        return tuple(rebuilt(values, env)), ()
+        return tuple(clone(values, env)), ()
 
     xs = tuple(r.first_axis() for r in rows)
     final, _ = li.scan(cell, tuple(begin), xs, length=steps, reverse=[r.backward for r in rows], with_step=True)
