@@ -21,11 +21,13 @@ Arrays = dict[str, np.ndarray[Any, Any]]
 
 
 @pytest.fixture(scope="session")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The models that this run asks for."""
     need("keras")
     need("torch")
     where = tmp_path_factory.mktemp("keras")
-    child.python(ROOT / "tests" / "oracles" / "keras_models.py", where, timeout=280)
+    asked = {i.callspec.params["name"] for i in request.session.items if i.path == request.path}  # type: ignore[attr-defined]
+    child.python(ROOT / "tests" / "oracles" / "keras_models.py", where, *sorted(asked), timeout=280)
     return where
 
 
