@@ -20,7 +20,7 @@ pytestmark = pytest.mark.xdist_group("keras")  # one process makes what they sha
 Arrays = dict[str, np.ndarray[Any, Any]]
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The models that this run asks for."""
     need("keras")
