@@ -19,7 +19,7 @@ import pytest
 _started = time.monotonic()
 DAYS = 6  # in which the runs of whole days have run every case
 MANY = 4  # cases of a test, from which they take turns
-SECONDS = 3  # of a case on two slow cores, from which a test takes turns whatever the number of its cases
+SECONDS = 2  # of a case on two slow cores, from which a test takes turns whatever the number of its cases
 DAILY = ("tests/house/", "tests/documents/test_readme.py", "tests/demo/")  # never by turns: style, and the two commands
 LISTED = Path(__file__).with_name("in_turns.txt")
 
