@@ -76,11 +76,12 @@ def pytest_report_header(config: pytest.Config) -> list[str]:
     helpers = "with helpers" if config.getoption("--helpers") else "helpers by size"
     checks = "everywhere" if config.getoption("--verify-each") else "where sizes are open"
     left = os.environ.get("LSTM_IR_SCHEDULE_CALLER") == "0"
+    few = f"of many one in {selection.DAYS}, others tomorrow (--all-cases)"
     return [
         f"seed {config.getoption('--seed')}; LSTM_IR_REQUIRE: {required if required else 'nothing'}",
         f"`cpu` means {config.getoption('--cpu')}; kernels {kernels}, {helpers}",
         f"IREE's checks between its passes: {checks}",
-        "cases: of many a sixth, others tomorrow (--all-cases)" if os.environ[_TODAY] == "1" else "cases: all",
+        f"cases: {few if os.environ[_TODAY] == '1' else 'all'}",
         f"threads that call: {'left alone' if left else 'scheduled by the library'}",
     ]
 

@@ -17,7 +17,7 @@ from xml.etree import ElementTree
 import pytest
 
 _started = time.monotonic()
-DAYS = 6  # in which the runs of whole days have run every case
+DAYS = 8  # in which the runs of whole days have run every case
 MANY = 4  # cases of a test, from which they take turns
 SECONDS = 2  # of a case on two slow cores, from which a test takes turns whatever the number of its cases
 DAILY = ("tests/house/", "tests/documents/test_readme.py", "tests/demo/")  # never by turns: style, and the two commands
