@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import sys
@@ -75,11 +76,12 @@ def pytest_report_header(config: pytest.Config) -> list[str]:
     helpers = "with helpers" if config.getoption("--helpers") else "helpers by size"
     checks = "after each pass" if config.getoption("--verify-each") else "for CPUs between phases"
     left = os.environ.get("LSTM_IR_SCHEDULE_CALLER") == "0"
+    few = f"of many one in {selection.DAYS}, others tomorrow (--all-cases)"
     return [
         f"seed {config.getoption('--seed')}; LSTM_IR_REQUIRE: {required if required else 'nothing'}",
         f"`cpu` means {config.getoption('--cpu')}; kernels {kernels}, {helpers}",
         f"IREE checks its modules: {checks}",
-        "cases: of many a sixth, others tomorrow (--all-cases)" if os.environ[_TODAY] == "1" else "cases: all",
+        f"cases: {few if os.environ[_TODAY] == '1' else 'all'}",
         f"threads that call: {'left alone' if left else 'scheduled by the library'}",
     ]
 
@@ -255,15 +257,24 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
     return True
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Mark what takes long, before -m looks at marks."""
+    """Mark what takes long and what belongs together, before -m and pytest-xdist look at marks."""
     selection.mark(items)
+    selection.group(items)
     if os.environ[_TODAY] == "1":
         kept = selection.of_today(items)
-        config.hook.pytest_deselected(items=sorted(set(items) - set(kept), key=items.index))
+        among = set(kept)
+        config.hook.pytest_deselected(items=[i for i in items if i not in among])
         items[:] = kept
     if config.getoption("--within") is not None:
         selection.in_turns(items)
+
+
+def pytest_collection_finish() -> None:
+    """What was collected stays to the end: whoever looks for garbage later need not walk it."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

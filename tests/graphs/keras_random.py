@@ -37,7 +37,7 @@ class Drawn(Choices):
 
 def drawn(rng: Rng) -> tuple[Any, dict[str, Array], Drawn]:
     """A built model, arrays for its inputs, and what it has in it."""
-    keras.utils.clear_session()
+    keras.utils.clear_session(free_memory=False)
     inputs: list[Any] = []
     arrays: dict[str, Array] = {}
     d = Drawn(rng)

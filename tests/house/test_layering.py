@@ -13,6 +13,9 @@ from pathlib import Path
 import networkx as nx
 import pytest
 from paths import ROOT, files
+from syntax import parsed
+
+pytestmark = pytest.mark.xdist_group("syntax")
 
 FOREIGN = ("torch", "tensorflow", "jax", "jaxlib", "onnx", "onnx_ir", "onnxruntime", "keras", "safetensors")
 LAZY = ("networkx", "lark", "iree.compiler", "ml_dtypes", "click", "rich")
@@ -98,11 +101,6 @@ ARROWS = {
 
 
 SOURCES = [*files("lstm_ir"), *files("passes"), *files("backends")]
-
-
-@cache
-def parsed(path: Path) -> ast.Module:
-    return ast.parse(path.read_text(encoding="utf-8"))
 
 
 @cache
@@ -267,8 +265,7 @@ HEAVY = (*FOREIGN, "google", "h5py", "iree", "lark", "ml_dtypes", "networkx", "p
 def inner_imports(path: Path) -> Iterator[tuple[int, str, str]]:
     """Of functions: line, what is imported first, and the line's text."""
     lines = path.read_text(encoding="utf-8").splitlines()
-    tree = ast.parse("\n".join(lines))
-    for f in ast.walk(tree):
+    for f in ast.walk(parsed(path)):
         if isinstance(f, (ast.FunctionDef, ast.AsyncFunctionDef)):
             for n in ast.walk(f):
                 if isinstance(n, (ast.Import, ast.ImportFrom)):

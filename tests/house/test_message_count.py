@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from collections import Counter
 
 import message_count
+import pytest
 from paths import ROOT
+
+pytestmark = pytest.mark.xdist_group("syntax")
 
 SOURCE = """
 def f(a, b):
@@ -25,7 +29,7 @@ TEXTS = [r"^second operand is a mat.* \(f32\)$", "expected a number of rows", "n
 
 
 def test_places_and_by_what_they_are_held() -> None:
-    found = sorted(message_count.places(SOURCE, "f.py"), key=lambda p: p.line)
+    found = sorted(message_count.places(ast.parse(SOURCE), "f.py"), key=lambda p: p.line)
     assert [p.line for p in found] == [4, 5, 7, 9, 11, 12]
     assert found[0].pieces == ("are not the same here",)
     golden = "IRError: op: sizes 3 and 4 are not the same here"

@@ -6,7 +6,11 @@ import ast
 from collections import defaultdict
 from pathlib import Path
 
+import pytest
 from paths import ROOT, files
+from syntax import parsed
+
+pytestmark = pytest.mark.xdist_group("syntax")
 
 # Names that several importers give to the same role, each over the model files of its own framework.
 ROLES = {"Bindings", "Call", "Input", "Kind", "OpRule", "Ref", "Source", "Walk", "Walker", "_PassedError", "_Undefined"}
@@ -18,7 +22,7 @@ def classes() -> dict[str, list[Path]]:
     """Every class at the top of a file, by its name."""
     found = defaultdict(list)
     for path in (*files("lstm_ir"), *files("passes"), *files("backends")):
-        for n in ast.parse(path.read_text(encoding="utf-8")).body:
+        for n in parsed(path).body:
             if isinstance(n, ast.ClassDef):
                 found[n.name].append(path.relative_to(ROOT))
     return found

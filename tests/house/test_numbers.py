@@ -9,7 +9,11 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
+import pytest
 from paths import ROOT, files
+from syntax import parsed
+
+pytestmark = pytest.mark.xdist_group("syntax")
 
 # Files of tuned numbers alone: where several files of a folder read them.
 HOMES = ("machine.py", "tuned.py")
@@ -268,7 +272,7 @@ def assigned(tree: ast.Module) -> Iterator[tuple[str, int]]:
 def numbers() -> dict[str, dict[str, int]]:
     """By file: the names of its numbers, and their lines."""
     paths = (*files("lstm_ir"), *files("passes"), *files("backends"))
-    found = {p.relative_to(ROOT).as_posix(): dict(assigned(ast.parse(p.read_text(encoding="utf-8")))) for p in paths}
+    found = {p.relative_to(ROOT).as_posix(): dict(assigned(parsed(p))) for p in paths}
     return {path: names for path, names in found.items() if names}
 
 

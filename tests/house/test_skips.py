@@ -9,8 +9,12 @@ from functools import cache
 from pathlib import Path
 
 import device
+import pytest
 import selection
 from paths import ROOT, files
+from syntax import parsed
+
+pytestmark = pytest.mark.xdist_group("syntax")
 
 # Errors of other systems that have this class: named to be caught, or raised to play them.
 FOREIGN = {
@@ -28,7 +32,7 @@ def calls(folder: str) -> list[tuple[Path, ast.Call, str]]:
     return [
         (path, n, ast.unparse(n.func))
         for path in files(folder)
-        for n in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        for n in ast.walk(parsed(path))
         if isinstance(n, ast.Call)
     ]
 
@@ -76,8 +80,7 @@ def test_nothing_of_the_project_is_not_implemented() -> None:
     named = set()
     for folder in ("lstm_ir", "passes", "backends", "benchmarks", "examples", "tests"):
         for path in files(folder):
-            tree = ast.parse(path.read_text(encoding="utf-8"))
-            if any(isinstance(n, ast.Name) and n.id == "NotImplementedError" for n in ast.walk(tree)):
+            if any(isinstance(n, ast.Name) and n.id == "NotImplementedError" for n in ast.walk(parsed(path))):
                 named.add(path.relative_to(ROOT).as_posix())
     assert named == set(FOREIGN)
 
@@ -86,5 +89,18 @@ def test_every_test_that_takes_turns_is_there() -> None:
     """A name that nobody has left out would take nothing out, and say that it does."""
     for name in selection.listed():
         file, _, test = name.partition("::")
-        functions = {n.name for n in ast.walk(ast.parse((ROOT / file).read_text())) if isinstance(n, ast.FunctionDef)}
+        functions = {n.name for n in ast.walk(parsed(ROOT / file)) if isinstance(n, ast.FunctionDef)}
         assert test.rpartition("::")[2] in functions, name
+
+
+def test_every_long_fixture_that_has_a_day_is_there() -> None:
+    """Without the fixture its tests would run every day, each for itself."""
+    count = 0
+    for path, n, what in calls("tests"):
+        if what == "pytest.mark.one_day":
+            names = {ast.literal_eval(a) for a in n.args}
+            found = {f.name for f in parsed(path).body if isinstance(f, ast.FunctionDef) and f.decorator_list}
+            assert names, f"{path}:{n.lineno}"
+            assert names <= found, f"{path}:{n.lineno}"
+            count += 1
+    assert count > 10

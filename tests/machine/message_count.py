@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from paths import GOLDEN, ROOT, TESTS, files
+from syntax import parsed
 
 REFUSING = {"need", "refuse", "fail", "fault"}  # calls that raise, or make what is raised, without a leading _
 WORDING = 8  # letters of a piece, at least
@@ -54,9 +55,9 @@ def texts(n: ast.AST) -> Iterator[str]:
     return (m.value for m in ast.walk(n) if isinstance(m, ast.Constant) and isinstance(m.value, str))
 
 
-def places(source: str, path: str) -> Iterator[Place]:
+def places(tree: ast.Module, path: str) -> Iterator[Place]:
     """Of one file."""
-    tree, inside = ast.parse(source), set[int]()
+    inside = set[int]()
     for n in ast.walk(tree):  # outer nodes come before inner ones
         raised = n.exc if isinstance(n, ast.Raise) else n
         if id(n) in inside or not isinstance(raised, ast.Call):
@@ -72,7 +73,7 @@ def places(source: str, path: str) -> Iterator[Place]:
 def of_project() -> list[Place]:
     """Of all files that are shipped."""
     paths = (*files("lstm_ir"), *files("passes"), *files("backends"))
-    return [p for f in paths for p in places(f.read_text(encoding="utf-8"), f.relative_to(ROOT).as_posix())]
+    return [p for f in paths for p in places(parsed(f), f.relative_to(ROOT).as_posix())]
 
 
 def goldens() -> str:
@@ -83,8 +84,8 @@ def goldens() -> str:
 def said_by_tests() -> set[str]:
     """Texts of tests that are long enough to hold a wording."""
     own = {Path(__file__), TESTS / "house" / "test_message_count.py"}
-    sources = (p.read_text(encoding="utf-8") for p in sorted(TESTS.rglob("*.py")) if p not in own)
-    return {t for s in sources for t in texts(ast.parse(s)) if len(t) >= WORDING and " " in t}
+    trees = (parsed(p) for p in sorted(TESTS.rglob("*.py")) if p not in own)
+    return {t for tree in trees for t in texts(tree) if len(t) >= WORDING and " " in t}
 
 
 def held(found: Iterable[Place], golden: str, said: Iterable[str]) -> dict[Place, str]:

@@ -17,9 +17,9 @@ from xml.etree import ElementTree
 import pytest
 
 _started = time.monotonic()
-DAYS = 6  # in which the runs of whole days have run every case
+DAYS = 8  # in which the runs of whole days have run every case
 MANY = 4  # cases of a test, from which they take turns
-SECONDS = 3  # of a case on two slow cores, from which a test takes turns whatever the number of its cases
+SECONDS = 2  # of a case on two slow cores, from which a test takes turns whatever the number of its cases
 DAILY = ("tests/house/", "tests/documents/test_readme.py", "tests/demo/")  # never by turns: style, and the two commands
 LISTED = Path(__file__).with_name("in_turns.txt")
 
@@ -38,6 +38,16 @@ def _fits(item: pytest.Item, values: Mapping[str, Container[object]]) -> bool:
     if values.keys() - params.keys():
         raise pytest.UsageError(f"{item.nodeid}: slow_cases names no parameters: {sorted(values)}")
     return all(params[name] in among for name, among in values.items())
+
+
+def group(items: list[pytest.Item]) -> None:
+    """Tests that share a fixture of their file go to one worker, which makes it once."""
+    for item in items:
+        assert isinstance(item, pytest.Function)
+        found = item._fixtureinfo.name2fixturedefs.values()
+        shared = any(d.scope == "module" for defs in found for d in defs)
+        if shared and item.get_closest_marker("xdist_group") is None:
+            item.add_marker(pytest.mark.xdist_group(item.path.stem))
 
 
 def in_turns(items: list[pytest.Item]) -> None:
@@ -64,15 +74,30 @@ def _test(nodeid: str) -> str:
     return nodeid.partition("[")[0].partition("@")[0]
 
 
+def _shared(item: pytest.Item) -> bool:
+    """Whether the item uses a fixture of its file that takes long (`one_day`)."""
+    used = getattr(item, "fixturenames", ())
+    return any(name in used for mark in item.iter_markers("one_day") for name in mark.args)
+
+
+def _by_files(items: list[pytest.Item], day: int) -> set[pytest.Item]:
+    """All tests over the long fixtures of today's files."""
+    files = sorted({item.path for item in items})
+    return {item for item in items if item.path in files[day % DAYS :: DAYS]}
+
+
 def of_today(items: list[pytest.Item]) -> list[pytest.Item]:
     """Of tests with many cases, and of those that take long, the cases of today, one share of DAYS; all of the others.
 
-    The day follows from the name. A test with many cases that take no long has one case at least.
+    The day follows from the name. A test with many cases that take no long has one case at least. Tests that share a
+    long fixture (`one_day`) have a day for the whole file: the fixture is made on that day alone.
     """
+    day, long = int(time.time() // 86400), listed()
+    chosen = _by_files([i for i in items if _shared(i)], day)
     cases: dict[str, list[pytest.Item]] = {}
     for item in items:
-        cases.setdefault(_test(item.nodeid), []).append(item)
-    day, long, chosen = int(time.time() // 86400), listed(), set[pytest.Item]()
+        if not _shared(item):
+            cases.setdefault(_test(item.nodeid), []).append(item)
     for name, like in cases.items():
         today = [i for i in like if (zlib.crc32(i.nodeid.encode()) + day) % DAYS == 0]
         if name not in long:

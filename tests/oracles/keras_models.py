@@ -137,7 +137,7 @@ def made(keras: Any, name: str) -> tuple[Any, np.random.Generator]:
     """The model of a case with weights drawn from what begins with its name, which goes on."""
     rng = np.random.default_rng(sum(map(ord, name)))
     build, shape = CASES[name]
-    keras.utils.clear_session()
+    keras.utils.clear_session(free_memory=False)
     i = keras.Input(shape, name="x")
     model = keras.Model(i, build(keras.layers, i), name="model")
     for v in model.variables:

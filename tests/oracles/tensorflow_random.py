@@ -259,7 +259,7 @@ CASES = {f"random_{k}": random_model for k in range(100)}
 
 def drawn(rng: Rng) -> tuple[Draw, Callable[[Any], dict[str, Any]], int]:
     """What was drawn, a function of x by results, and the width of its rows."""
-    keras.utils.clear_session()  # so that names of layers begin anew
+    keras.utils.clear_session(free_memory=False)  # so that names of layers begin anew
     d, width = Draw(rng), int(rng.integers(2, 5))
     parts: list[tuple[Part, bool]] = []
     c = width

@@ -13,6 +13,7 @@ from device import need
 import lstm_ir as li
 from lstm_ir.backends.run.executable import Executable
 
+pytestmark = pytest.mark.one_day("exe")
 Array = np.ndarray[Any, Any]
 CHUNKS, T, B, I, H, C = 6, 5, 3, 4, 7, 2
 SHAPES = {"w_ih": (4 * H, I), "w_hh": (4 * H, H), "out": (C, H)}

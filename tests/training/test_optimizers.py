@@ -12,6 +12,7 @@ from device import need
 import lstm_ir as li
 from lstm_ir.backends.run.executable import Executable
 
+pytestmark = pytest.mark.one_day("exe")
 Array = np.ndarray[Any, Any]
 STEPS, B, I, H, O = 20, 7, 5, 4, 3
 SHAPES = {"encoder/w": (H, I), "encoder/bias": (H,), "out/w": (O, H), "out/bias": (O,)}

@@ -11,7 +11,7 @@ import pytest
 import lstm_ir as li
 from lstm_ir.backends.run.executable import Executable
 
-pytestmark = pytest.mark.xdist_group("outputs")  # one process makes what they share
+pytestmark = pytest.mark.one_day("exe")
 
 Array = np.ndarray[Any, Any]
 T, B, I, H, C = 6, 4, 3, 5, 2

@@ -17,7 +17,10 @@ import lstm_ir as li
 from lstm_ir.backends.run.executable import Executable
 from lstm_ir.ir.errors import GradientError, IRError, ValueRangeError, VerifyError
 
-pytestmark = [pytest.mark.slow_on("vulkan"), pytest.mark.together, pytest.mark.xdist_group("trained")]
+pytestmark = [
+    pytest.mark.slow_on("vulkan"), pytest.mark.together, pytest.mark.xdist_group("trained"),
+    pytest.mark.one_day("optimizers"),
+]  # fmt: skip
 Array = np.ndarray[Any, Any]
 V, E, H, C, T, B = 13, 5, 7, 4, 11, 3
 SHAPES = {

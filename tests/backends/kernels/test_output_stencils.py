@@ -37,13 +37,14 @@ CASES = {
     "f64": Case("conv", "N", 10, ("L",), (3,), 20, (2,), ((1, 1),), dtype="f64"),
     "f64 planes": Case("transposed", 2, 12, (5, 6), (2, 3), 20, (2, 2), dtype="f64"),
 }
+PARTS = 5  # modules that they are spread over
 NOT_BY_TAPS = {"a phase without taps", "many phases", "wide windows"}
 
 
 @pytest.mark.parametrize("device", ["local-sync", pytest.param("local-task", marks=pytest.mark.slow)])
-@pytest.mark.parametrize("part", range(3))
+@pytest.mark.parametrize("part", range(PARTS))
 def test_the_same_numbers(part: int, device: str, seed: int) -> None:
-    check(list(CASES.values())[part::3], seed, device=device)
+    check(list(CASES.values())[part::PARTS], seed, device=device)
 
 
 @pytest.mark.slow

@@ -21,11 +21,13 @@ CASES = {
     "transposed": Case("transposed", "N", 4, ("L",), (5,), 4, groups=4),
     "f64": Case("conv", "N", 3, ("L",), (3,), 2, padding=((1, 1),), dtype="f64"),
 }
+PARTS = 4  # modules that they are spread over
 
 
 @pytest.mark.parametrize("device", ["local-sync", pytest.param("local-task", marks=pytest.mark.slow)])
-def test_the_same_numbers(device: str, seed: int) -> None:
-    check(list(CASES.values()), seed, device=device)
+@pytest.mark.parametrize("part", range(PARTS))
+def test_the_same_numbers(part: int, device: str, seed: int) -> None:
+    check(list(CASES.values())[part::PARTS], seed, device=device)
 
 
 @pytest.mark.slow

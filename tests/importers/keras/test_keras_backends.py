@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from device import need
 
-pytestmark = pytest.mark.xdist_group("tensorflow")
+pytestmark = [pytest.mark.xdist_group("tensorflow"), pytest.mark.one_day("made")]
 NAMES = (
     "LSTM_0_2", "LSTM_2_0_masked", "LSTM_state", "GRU_0_3_masked", "GRU_1_0", "SimpleRNN_1_0", "RNN_stacked",
     "Bidirectional_GRU_concat", "Bidirectional_masked", "Conv1D_causal", "BatchNormalization", "LayerNormalization",

@@ -26,7 +26,7 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
     from keras_torch import keras, saved
 
     folder = tmp_path_factory.mktemp("sound")
-    keras.utils.clear_session()
+    keras.utils.clear_session(free_memory=False)
     x = keras.Input((None, 3), name="x")
     model = keras.Model(x, keras.layers.Dense(2)(keras.layers.LSTM(4)(x)), name="model")
     saved(model, folder / "m.h5")

@@ -65,7 +65,7 @@ def test_recurrent_dropout_is_that_of_keras(
     from keras_torch import keras, randomised, results
 
     count, make = RECURRENT[name]
-    keras.utils.clear_session()
+    keras.utils.clear_session(free_memory=False)
     x = keras.Input((None, C), name="x")
     layer = make(keras.layers)
     model = randomised(keras.Model(x, layer(x), name="model"), np.random.default_rng(2))
@@ -125,7 +125,7 @@ def test_layers_drop_as_keras_does(name: str, form: str, tmp_path: Path) -> None
     """The same statistics over 1,500 sequences: within 6 standard errors of the difference."""
     from keras_torch import keras, results
 
-    keras.utils.clear_session()
+    keras.utils.clear_session(free_memory=False)
     x = keras.Input((20, C), name="x")
     model = keras.Model(x, LAYERS[name](keras.layers)(x), name="model")
     graph = _graph(model, form, tmp_path)

@@ -145,7 +145,7 @@ _operations()
 def _model(shape: tuple[Any, ...], build: Build) -> Any:
     from keras_torch import keras
 
-    keras.utils.clear_session()
+    keras.utils.clear_session(free_memory=False)
     x = keras.Input(shape, name="x")
     return keras.Model(x, build(keras.layers, x), name="model")
 

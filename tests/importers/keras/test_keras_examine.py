@@ -29,7 +29,7 @@ def _model(refused: bool = False) -> Any:
     from keras_torch import keras, randomised
 
     L = keras.layers
-    keras.utils.clear_session()
+    keras.utils.clear_session(free_memory=False)
     x, y = keras.Input((None, 3), name="x"), keras.Input((4,), name="y")
     h = L.LSTM(4)(x, initial_state=[y, L.Dense(4)(y)])
     if refused:

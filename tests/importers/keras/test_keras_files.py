@@ -34,7 +34,7 @@ def _stateful(more: bool) -> Any:
     from keras_torch import keras, randomised
 
     L = keras.layers
-    keras.utils.clear_session()
+    keras.utils.clear_session(free_memory=False)
     x = keras.Input(batch_shape=(2, None, 3), name="x")
     h = L.LSTM(4, stateful=True, return_sequences=more)(x)
     if more:
@@ -128,7 +128,7 @@ def test_legacy_files(name: str, sequential: bool, tmp_path: Path, rng: np.rando
     from keras_beside import forward
     from keras_torch import keras, randomised, results, saved
 
-    keras.utils.clear_session()
+    keras.utils.clear_session(free_memory=False)
     x = keras.Input((None, 3), name="x")
     layers = [_legacy(name), keras.layers.Dense(2)]
     if sequential:
@@ -163,7 +163,7 @@ def test_weights_as_npz(tmp_path: Path) -> None:
     from keras.src.saving.saving_lib import _save_model_to_fileobj
     from keras_torch import keras, randomised
 
-    keras.utils.clear_session()
+    keras.utils.clear_session(free_memory=False)
     model = keras.Sequential([keras.Input((None, 3)), keras.layers.LSTM(4), keras.layers.Dense(2)])
     randomised(model, np.random.default_rng(2))
     places = [f"layers/lstm/cell/vars/{k}" for k in range(3)] + [f"layers/dense/vars/{k}" for k in range(2)]

@@ -61,7 +61,7 @@ def test_masks_meet(word: str, which: str, nested: bool) -> None:
     from keras_torch import keras, randomised
 
     L, masked = keras.layers, WHICH[which]
-    keras.utils.clear_session()
+    keras.utils.clear_session(free_memory=False)
     kind, _, axis = word.partition(" ")
     call = getattr(L, kind)(axis=int(axis)) if axis else getattr(L, kind)()
     a, b = _two_inputs(keras)
@@ -89,7 +89,7 @@ def _of_three(L: Any, word: str, a: Any, b: Any) -> Any:
 def test_three_masks(word: str) -> None:
     from keras_torch import keras, randomised
 
-    keras.utils.clear_session()
+    keras.utils.clear_session(free_memory=False)
     a, b = _two_inputs(keras)
     model = randomised(keras.Model([a, b], _of_three(keras.layers, word, a, b)), np.random.default_rng(3))
     _check(model, _rows(4), model)
@@ -101,7 +101,7 @@ def test_a_mask_at_each_step(layer: str) -> None:
     from keras_torch import keras, randomised
 
     L = keras.layers
-    keras.utils.clear_session()
+    keras.utils.clear_session(free_memory=False)
     ids = keras.Input((None, 6), dtype="int32", name="ids")
     words = L.Embedding(7, C, mask_zero=True)(ids)
     inner = L.LSTM(3) if layer == "LSTM" else L.Bidirectional(L.GRU(3))
@@ -149,7 +149,7 @@ LAYERS: dict[str, Callable[[Any], Any]] = {
 def test_layers(name: str, form: str, tmp_path: Path) -> None:
     from keras_torch import keras, randomised, saved
 
-    keras.utils.clear_session()
+    keras.utils.clear_session(free_memory=False)
     x = keras.Input((8, C), name="x")
     layer = LAYERS[name](keras.layers)
     model = keras.Model(x, keras.layers.Dense(2)(layer(x)))

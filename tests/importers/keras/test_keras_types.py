@@ -63,7 +63,7 @@ def test_elements_of_two_types(name: str, rng: np.random.Generator) -> None:
     from keras_torch import keras, results
 
     ops = keras.ops
-    keras.utils.clear_session()
+    keras.utils.clear_session(free_memory=False)
     inputs = {n: keras.Input((3,), name=n, dtype=n) for n in DTYPES}
     y = OPERANDS[name](ops, inputs)
     ends = [ops.add(inputs[n], inputs[n]) for n in DTYPES if n != "bool"]  # so that every input is read
@@ -87,7 +87,7 @@ def test_what_backends_promote_in_their_own_ways(name: str) -> None:
     from keras_torch import keras
 
     ops = keras.ops
-    keras.utils.clear_session()
+    keras.utils.clear_session(free_memory=False)
     inputs = {n: keras.Input((3,), name=n, dtype=n) for n in ("int32", "uint8")}
     ends = [ops.add(v, v) for v in inputs.values()]
     model = keras.Model(list(inputs.values()), [REFUSED[name](ops, inputs), *ends], name="model")
@@ -104,7 +104,7 @@ def beside(build: Callable[[Any, Any], Any], x: np.ndarray[Any, Any]) -> None:
     from keras_beside import forward
     from keras_torch import keras, results
 
-    keras.utils.clear_session()
+    keras.utils.clear_session(free_memory=False)
     i = keras.Input(x.shape[1:], name="x")
     model = keras.Model(i, build(keras.layers, i), name="model")
     graph = li.from_keras(model)
@@ -140,7 +140,7 @@ def test_the_slope_of_a_vector_of_zeros(rng: np.random.Generator) -> None:
     need("keras", "torch")
     from keras_torch import keras
 
-    keras.utils.clear_session()
+    keras.utils.clear_session(free_memory=False)
     i = keras.Input((4,), name="x")
     model = keras.Model(i, keras.layers.UnitNormalization(name="y")(i), name="model")
     graph = li.from_keras(model)

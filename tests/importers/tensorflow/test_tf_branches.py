@@ -13,7 +13,7 @@ from tensorflow_compare import close
 
 import lstm_ir as li
 
-pytestmark = pytest.mark.xdist_group("tensorflow")
+pytestmark = [pytest.mark.xdist_group("tensorflow"), pytest.mark.one_day("models")]
 TAKEN = [n for n in CASES if n not in REFUSED]
 Arrays = dict[str, np.ndarray[Any, Any]]
 

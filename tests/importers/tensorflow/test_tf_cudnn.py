@@ -17,7 +17,7 @@ from tensorflow_cudnn_cases import ATTRIBUTES, CASES, LAYERS
 
 import lstm_ir as li
 
-pytestmark = pytest.mark.xdist_group("tensorflow")
+pytestmark = [pytest.mark.xdist_group("tensorflow"), pytest.mark.one_day("models")]
 LIMIT = 2e-5
 
 

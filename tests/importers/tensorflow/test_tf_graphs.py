@@ -11,7 +11,7 @@ from tensorflow_graph_cases import CASES
 import lstm_ir as li
 from lstm_ir.passes.pipeline import Pipeline
 
-pytestmark = pytest.mark.xdist_group("tensorflow")
+pytestmark = [pytest.mark.xdist_group("tensorflow"), pytest.mark.one_day("models")]
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ from tensorflow_keras_cases import CASES
 
 import lstm_ir as li
 
-pytestmark = pytest.mark.xdist_group("tensorflow")
+pytestmark = [pytest.mark.xdist_group("tensorflow"), pytest.mark.one_day("models")]
 
 
 @pytest.fixture(scope="module")

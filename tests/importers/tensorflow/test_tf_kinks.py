@@ -11,7 +11,7 @@ from tensorflow_kink_cases import FUNCTIONS
 
 import lstm_ir as li
 
-pytestmark = pytest.mark.xdist_group("tensorflow")
+pytestmark = [pytest.mark.xdist_group("tensorflow"), pytest.mark.one_day("model")]
 
 
 @pytest.fixture(scope="module")

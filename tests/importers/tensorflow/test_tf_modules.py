@@ -12,7 +12,7 @@ from tensorflow_module_cases import CASES, FRAMES, OWN, STATE
 import lstm_ir as li
 
 PLAIN = [n for n in CASES if n not in {*STATE, *FRAMES, *OWN}]
-pytestmark = pytest.mark.xdist_group("tensorflow")
+pytestmark = [pytest.mark.xdist_group("tensorflow"), pytest.mark.one_day("models")]
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,7 @@ from paths import DOCS
 from tensorflow_environment import SETTINGS
 from tensorflow_saved_cases import CASES
 
-pytestmark = pytest.mark.xdist_group("tensorflow")
+pytestmark = [pytest.mark.xdist_group("tensorflow"), pytest.mark.one_day("said")]
 TF1 = DOCS / "tutorial" / "data" / "tf1"
 # `{}` is the models' folder. Values differ from signature to signature, from result to result, and between checkpoints.
 COMMANDS = (

@@ -9,7 +9,7 @@ from tensorflow_compare import compare, sizes_agree
 
 import lstm_ir as li
 
-pytestmark = pytest.mark.xdist_group("tensorflow")
+pytestmark = [pytest.mark.xdist_group("tensorflow"), pytest.mark.one_day("models")]
 NUMBERS = range(8)
 
 

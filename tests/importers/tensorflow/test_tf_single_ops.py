@@ -16,7 +16,7 @@ from tensorflow_op_cases import CASES
 import lstm_ir as li
 from lstm_ir.importers.tensorflow.table import TABLE
 
-pytestmark = pytest.mark.xdist_group("tensorflow")
+pytestmark = [pytest.mark.xdist_group("tensorflow"), pytest.mark.one_day("models")]
 
 
 @pytest.fixture(scope="module")

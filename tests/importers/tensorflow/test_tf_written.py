@@ -22,7 +22,7 @@ import lstm_ir as li
 from lstm_ir.data import digits
 
 pytest.importorskip("google.protobuf.message")
-pytestmark = pytest.mark.xdist_group("tensorflow")
+pytestmark = [pytest.mark.xdist_group("tensorflow"), pytest.mark.one_day("twins")]
 TF1 = DOCS / "tutorial" / "data" / "tf1"
 W = np.arange(15, dtype="f4").reshape(3, 5)
 CASES = "tensorflow_written_cases"

@@ -23,7 +23,7 @@ MEANINGS: dict[str, Callable[..., Any]] = {
     "op": li.interpret,
     "expansion": lambda g, a: li.interpret(cu.expanded(g), a),
 }
-PARTS = 4  # programs that the compiled cases are spread over
+PARTS = 8  # programs that the compiled cases are spread over
 
 
 def test_the_files_are_those_recorded() -> None:
@@ -101,7 +101,7 @@ def compiled(target: str, cases: Any) -> None:
         cu.close(exe.entries[name](a), want, TOLERANCE[np.float32], name)
 
 
-@pytest.mark.slow_cases(part=[1, 2, 3])
+@pytest.mark.slow_cases(part=list(range(1, PARTS)))
 @pytest.mark.parametrize("part", range(PARTS))
 def test_cpu(part: int) -> None:
     compiled("cpu", CASES[part::PARTS])

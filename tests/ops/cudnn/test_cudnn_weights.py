@@ -13,6 +13,7 @@ from keras_child import Job, Ran
 import lstm_ir as li
 from lstm_ir.ops.cudnn.weights import from_keras, from_torch, to_keras, to_torch
 
+pytestmark = pytest.mark.one_day("keras")
 MODES = ("rnn_relu", "rnn_tanh", "gru", "lstm")
 DIRECTIONS = ("unidirectional", "bidirectional")
 

@@ -10,7 +10,7 @@ from tensorflow_child import Job, run
 
 import lstm_ir as li
 
-pytestmark = pytest.mark.xdist_group("tensorflow")  # one process imports it, once
+pytestmark = [pytest.mark.xdist_group("tensorflow"), pytest.mark.one_day("results")]  # one process imports it, once
 SEQUENCES = (tf.SEQ, tf.SEQ_V2, tf.SEQ_GRAD, tf.SEQ_GRAD_V2)
 CASES = 48  # per op
 CLIPS = (-1.0, 0.0, 0.3, 0.8, 3.0, float("inf"), float("nan"), 1e-9)
