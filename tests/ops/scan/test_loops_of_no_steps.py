@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from lstm_ir.backends.run.executable import Executable
 TABLE = np.array([[1, 2], [3, 4], [5, 6]], np.float32)
 X = np.ones((4, 2), np.float32)
 Value = li.Value
+Array = np.ndarray[Any, Any]
 
 
 def _picked(length: int | str, counted: bool) -> li.Graph:
@@ -54,9 +56,10 @@ def exe() -> Iterator[Executable]:
 def test_values_are_demanded_by_steps(exe: Executable, entry: str) -> None:
     wrong, right = np.array([7, -9], np.int32), np.array([1, -1], np.int32)
 
-    def run(i: np.ndarray, steps: int) -> np.ndarray:
+    def run(i: Array, steps: int) -> Array:
         given = {"x": X[:steps], "i": i} if entry == "T" else {"x": X, "i": i, "n": np.int32(steps)}
-        return exe.entries[entry](given)["d_table" if entry == "gradient" else "h"]
+        got: Array = exe.entries[entry](given)["d_table" if entry == "gradient" else "h"]
+        return got
 
     want = {"nested": 4 * 2 * np.array([2.0, 0.0]), "gradient": 2 * np.array([[1.0, 1], [0, 0], [1, 1]])}.get(
         entry, 2 * (TABLE[2] + TABLE[0])
