@@ -36,7 +36,7 @@ class HoistInvariants(Pass):
 
         def one(loop: Loop) -> dict[Value, Value] | None:
             inside = _narrow_inside(loop, notes) if target is not None and target.kind == "cpu" else loop
-            lift = Lift(inside, self.name)
+            lift = Lift(inside, self.name, inputs=graph.params)
             found = frontier(inside, lambda v: _worth(v, lift))
             found = [v for v in found if v.op != "parameter"]
             for v in found:

@@ -14,13 +14,14 @@ from typing import Any
 
 from lstm_ir import ops
 from lstm_ir.ir import dims
-from lstm_ir.ir.clone import clone, needed
+from lstm_ir.ir.clone import needed
 from lstm_ir.ir.graph import Node, Value, make, map_arg
 from lstm_ir.ir.location import at
 from lstm_ir.ir.loop import Loop
 from lstm_ir.ir.opdef import Trait
-from lstm_ir.ir.types import DType
 from lstm_ir.ops.primitive.broadcast import broadcast_in_dim
+from lstm_ir.ops.primitive.size import steps_that_run
+from lstm_ir.ops.scan.idle import can_stand_before, put_before
 
 
 class Dependence(Enum):
@@ -37,10 +38,12 @@ class Lift:
     """The values of one loop's body outside of it."""
 
     def __init__(
-        self, loop: Loop, rule: str, known: Mapping[Value, Value] | None = None, *, reverse: bool = False
-    ) -> None:
-        """known: values of the body whose rows are there already, in the order of `reverse`."""
-        self.loop, self.rule = loop, rule
+        self, loop: Loop, rule: str, known: Mapping[Value, Value] | None = None, *, reverse: bool = False,
+        inputs: Sequence[Value] | None = None,
+    ) -> None:  # fmt: skip
+        """known: values of the body whose rows are there already, in the order of `reverse`; inputs: of the entry,
+        where the loop may stand in another body."""
+        self.loop, self.rule, self.inputs = loop, rule, inputs
         given = known if known is not None else {}
         self.kind = _kinds(loop, {v: Dependence.backward if reverse else Dependence.forward for v in given})
         self._fixed: dict[Value, Value] = dict(zip(loop.const_params, loop.consts, strict=True))
@@ -51,7 +54,8 @@ class Lift:
 
     def fixed(self, v: Value) -> Value:
         """A value that depends on constants only, outside."""
-        return clone([v], self._fixed)[0]
+        put_before(self.loop, [v], self._fixed, self.rule, self.inputs)
+        return self._fixed[v]
 
     def rows(self, v: Value, reverse: bool) -> Value:
         """The rows [T,...] of a value [...]."""
@@ -89,9 +93,7 @@ class Lift:
         rows = ops.arange(self.loop.length)
         if not reverse:
             return rows
-        count = self.loop.count
-        n = ops.size(self.loop.length) if count is None else ops.convert(count, DType.i32)
-        return n - 1 - rows
+        return steps_that_run(self.loop.count, self.loop.length) - 1 - rows
 
     def _dot(self, n: Node, rows: Callable[[Value], Value]) -> Value:
         a, b = n.inputs
@@ -206,7 +208,7 @@ def _kinds(loop: Loop, parameters: Mapping[Value, Dependence]) -> dict[Value, De
 def _joined(n: Node, operands: Sequence[Dependence], loop: Loop) -> Dependence:
     kinds = set(operands) - {Dependence.fixed}
     if not kinds:
-        return Dependence.fixed
+        return Dependence.fixed if can_stand_before(n, loop) else Dependence.carried
     if Dependence.carried in kinds or not liftable(n, [k is Dependence.fixed for k in operands], loop):
         return Dependence.carried
     kinds.discard(Dependence.step)

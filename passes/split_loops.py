@@ -18,8 +18,8 @@ from lstm_ir import ops
 from lstm_ir.ir.graph import Graph, Value
 from lstm_ir.ir.loop import Loop
 from lstm_ir.ir.target import TargetInfo
-from lstm_ir.ir.types import DType
 from lstm_ir.ops.primitive.fill import zeros
+from lstm_ir.ops.primitive.size import steps_that_run
 from lstm_ir.passes.base import Notes, Pass, register
 from lstm_ir.passes.circles import Circles
 from lstm_ir.passes.hoist import in_loops
@@ -93,6 +93,6 @@ class _Split:
         count = self.loop.count
         if count is None:
             return rows
-        runs = ops.arange(self.loop.length) < ops.convert(count, DType.i32)
+        runs = ops.arange(self.loop.length) < steps_that_run(count, self.loop.length)
         mask = ops.broadcast_in_dim(runs, rows.shape, (0,))
         return ops.select(mask, rows, zeros(rows.shape, rows.dtype))

@@ -11,6 +11,7 @@ from iree.compiler import ir
 from lstm_ir.backends.emit.builder import Builder
 from lstm_ir.backends.emit.conversion import converted
 from lstm_ir.backends.emit.decisions import Decisions
+from lstm_ir.backends.emit.fused_reads import FusedReads, most_reads
 from lstm_ir.backends.emit.options import PLAIN, Options
 from lstm_ir.backends.emit.places import location
 from lstm_ir.backends.emit.rounding import rounded
@@ -54,6 +55,7 @@ class Emitter(Builder):
         self.leaf: Callable[[Node], ir.Value] | None = None  # how a weight is read
         self.depth = 0  # of loop bodies
         self.decided = Decisions()
+        self.reads = FusedReads()
         self.rounds = False  # whether the products of this node round (`rounding.py`)
         self.turn: ir.Value | None = None  # the index of the innermost loop
         self.host_loops: set[Node] = set()  # scans that are no kernel, emitted so far
@@ -161,6 +163,7 @@ class Emitter(Builder):
             self.known.update((v, self.full(0, v.type)) for v in n.values)
             return
         with location(n), at(n.loc):  # nodes that a rule makes have this line too
+            self._cut(n)
             self.rounds = self.target is not None and n in self.decided.products
             try:
                 out = rule(self, n, *(self._operand(a) for a in n.args))
@@ -173,7 +176,16 @@ class Emitter(Builder):
             results = [
                 v if t.rank == 0 or 0 in t.shape else self.barrier(v, t) for v, t in zip(results, n.types, strict=True)
             ]
+        self.reads.put(n, [self.known[v] for v in n.inputs], results)
         self.known.update(zip(n.values, results, strict=True))
+
+    def _cut(self, n: Node) -> None:
+        """Operands stand in memory where the node would else be fused with more than a dispatch reads."""
+        if self.target is None:
+            return
+        most = most_reads(self.target, self.options.dispatch, moving=self.in_loop or not self.static)
+        for v in self.reads.too_many(n, [(v, self.known[v]) for v in n.inputs], most):
+            self.known[v] = self.barrier(self.known[v], v.type)
 
     def _need_dtypes(self, n: Node) -> None:
         """Refuse element types that the target has no memory or arithmetic for."""

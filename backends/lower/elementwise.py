@@ -76,8 +76,8 @@ def _weight(e: Emitter, n: Node) -> ir.Value:
 def _dim(e: Emitter, n: Node) -> ir.Value:
     d = n.attrs["size"]
     if isinstance(d, int):
-        return e.constant(d, DType.i32)
-    return e.scalar(e.size(d), DType.i32, own=True)
+        return e.constant(d, n.types[0].dtype)
+    return e.scalar(e.size(d), n.types[0].dtype, own=True)
 
 
 @lower("compare")

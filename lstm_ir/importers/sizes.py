@@ -20,9 +20,9 @@ from lstm_ir.ir.dims import Dim, Expr
 from lstm_ir.ir.graph import Value
 from lstm_ir.ir.leaf import constant
 from lstm_ir.ir.types import DType
-from lstm_ir.ops.primitive.elementwise import convert, maximum
+from lstm_ir.ops.primitive.elementwise import maximum
 from lstm_ir.ops.primitive.shape import reshape, stack
-from lstm_ir.ops.primitive.size import size
+from lstm_ir.ops.primitive.size import size_value
 
 Array = np.ndarray[Any, Any]
 
@@ -56,7 +56,7 @@ class SizeArray:
     def _element(self, d: Dim | Clamped) -> Value:
         if isinstance(d, Clamped):
             return maximum(self._element(d.size), constant(0, self.dtype))
-        return constant(d, self.dtype) if isinstance(d, int) else convert(size(d), self.dtype)
+        return size_value(d, self.dtype)
 
 
 def folded(array: Array, dtype: DType) -> SizeArray | Value:

@@ -16,6 +16,7 @@ from lstm_ir.ir.dims import Dim
 from lstm_ir.ir.errors import CallError, ValueRangeError
 from lstm_ir.ir.types import TensorType
 
+_LARGEST = int(np.iinfo(np.int32).max)  # places and numbers of steps are counted in 32 bits
 _MEMO = 256  # bound shape combinations remembered per entry
 
 
@@ -186,6 +187,9 @@ def bind_dims(ports: Sequence[Port], shapes: Mapping[str, Sequence[int]]) -> dic
     _solve(todo, env, source)
     for p, axis, d, size in todo:
         _confirm(p, axis, d, size, env, source)
+    for n, value in env.items():
+        if value > _LARGEST:
+            raise CallError(f"{source[n]}: {n} is {value}; sizes that have names go up to {_LARGEST}")
     return env
 
 

@@ -74,7 +74,8 @@ class MaskedLoop:
         if last.op != "subtract" or splat(last.node.inputs[1]) != 1:
             return False
         n = last.node.inputs[0]
-        return n is count or (n.op == "convert" and n.node.inputs[0] is count)
+        n = n.node.inputs[0] if n.op == "convert" else n
+        return n is count or (n.op == "clamp" and n.node.inputs[1] is count)
 
     def row(self, v: Value) -> tuple[Value, str]:
         """The new value that a stacked one shows, and its padding: zero, hold, or none ('')."""

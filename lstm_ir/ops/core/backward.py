@@ -15,7 +15,6 @@ from lstm_ir.ir import dims
 from lstm_ir.ir.graph import Value
 from lstm_ir.ir.leaf import constant
 from lstm_ir.ir.opdef import Op
-from lstm_ir.ir.types import DType
 from lstm_ir.ops.core import frame
 from lstm_ir.ops.core.cell import Cell
 from lstm_ir.ops.core.frame import Frame, Rows, block
@@ -28,6 +27,7 @@ from lstm_ir.ops.primitive.linear import dot_general
 from lstm_ir.ops.primitive.precision import in_compute_dtype
 from lstm_ir.ops.primitive.reduce import sum as reduce_sum
 from lstm_ir.ops.primitive.shape import concat, expand_dims, reshape
+from lstm_ir.ops.primitive.size import steps_that_run
 from lstm_ir.ops.primitive.window import slice_axis
 
 
@@ -65,9 +65,10 @@ class Back:
         time = iota((f.T, f.B), 0)
         time = time + offset if offset else time
         found: Value | None = None
-        for end, at in ((f.lengths, (1,)), (f.count, ())):
+        count = None if f.count is None else steps_that_run(f.count, f.T)
+        for end, at in ((f.lengths, (1,)), (count, ())):
             if end is not None:
-                there = e.less(time, broadcast_in_dim(e.convert(end, DType.i32), time.shape, at))
+                there = e.less(time, broadcast_in_dim(end, time.shape, at))
                 found = there if found is None else e.logical_and(found, there)
         return found
 
@@ -160,7 +161,7 @@ class Back:
             return None, None
         ends: list[list[Value]] = [[], []]
         for d, rows in enumerate(d_y):
-            n = broadcast_in_dim(e.convert(count, DType.i32), rows.shape, ())
+            n = broadcast_in_dim(steps_that_run(count, self.p.f.T), rows.shape, ())
             late = e.greater_equal(iota(rows.shape, 0), n)
             total = reduce_sum(e.select(late, rows, constant(0, rows.dtype)), 0)
             reverse = int(self.p.f.reverse[d])

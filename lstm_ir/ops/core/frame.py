@@ -22,7 +22,7 @@ from lstm_ir.ops.primitive.broadcast import broadcast_in_dim
 from lstm_ir.ops.primitive.fill import iota, zeros
 from lstm_ir.ops.primitive.linear import dot_general
 from lstm_ir.ops.primitive.shape import concat, expand_dims, reshape, swapaxes
-from lstm_ir.ops.primitive.size import size
+from lstm_ir.ops.primitive.size import steps_that_run
 from lstm_ir.ops.primitive.window import slice_axis
 from lstm_ir.ops.scan.builder import scan
 
@@ -169,8 +169,7 @@ class Frame:
         assert self.lengths is not None
         if not reverse:
             return self.lengths
-        n = size(self.T) if self.count is None else e.convert(self.count, DType.i32)
-        return self.lengths - (n - 1)
+        return self.lengths - (steps_that_run(self.count, self.T) - 1)
 
     def _alive(self, step: Value, c: Consts) -> Alive:
         bound, way = c.get("alive_bound"), c.get("alive_way")
@@ -213,7 +212,7 @@ def held_rows(f: Frame, y: Rows, final: Value, first: Value) -> Rows:
         state = first if f.reverse[d] else final
         if f.D == 2:
             state = reshape(slice_axis(state, 0, d, d + 1), state.shape[1:])
-        n = broadcast_in_dim(e.convert(f.count, DType.i32), rows.shape, ())
+        n = broadcast_in_dim(steps_that_run(f.count, f.T), rows.shape, ())
         held = broadcast_in_dim(state, rows.shape, (1, 2))
         out.append(e.select(e.less(iota(rows.shape, 0), n), rows, held))
     return out

@@ -138,6 +138,13 @@ def _placed(rows: Value, places: Value, updates: Value, add: bool) -> Value:
     return e.select(hit, e.convert(new, rows.dtype), rows)
 
 
+def _with_one_of_each_row(x: Value, indices: Value, updates: Value, axis: int) -> Value:
+    """One element of each row along `axis` replaced, by a select, which kernels take too."""
+    place = _inside("put_along_axis", indices, x.shape[axis])
+    hit = e.equal(iota(x.shape, axis, DType.i64), broadcast_to(place, x.shape))
+    return e.select(hit, broadcast_to(updates, x.shape), x)
+
+
 def put_along_axis(x: Any, indices: Any, updates: Any, axis: int = -1, add: bool = False) -> Value:
     """x with `updates` at the places that indices name along `axis`, instead of what is there, or added to it.
 
@@ -148,6 +155,8 @@ def put_along_axis(x: Any, indices: Any, updates: Any, axis: int = -1, add: bool
     v, at = _indexed("put_along_axis", x, indices)
     _, new = as_values("put_along_axis", v, updates)
     along, more = axis_of("put_along_axis", v, axis), options.flag("put_along_axis", "add", add)
+    if not more and at.shape == v.type.resized(along, 1).shape:
+        return _with_one_of_each_row(v, at, broadcast_to(new, at.shape), along)
     place = reshape(_places("put_along_axis", v, at, along), (dims.product(at.shape),))
     return reshape(_placed(_flat(v), place, _flat(broadcast_to(new, at.shape)), more), v.shape)
 

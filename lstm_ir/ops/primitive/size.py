@@ -6,18 +6,37 @@ from typing import Any
 
 import numpy as np
 
-from lstm_ir.ir import options
+from lstm_ir.ir import dims, options
 from lstm_ir.ir.dims import Dim
 from lstm_ir.ir.errors import IRError, message
 from lstm_ir.ir.graph import Node, Value, make
 from lstm_ir.ir.leaf import constant
 from lstm_ir.ir.location import here
-from lstm_ir.ir.opdef import OPS, Attr, Range, Trait, define, need
+from lstm_ir.ir.opdef import OPS, Attr, Range, Trait, define, need, need_at_least
 from lstm_ir.ir.types import DimLike, DType, TensorType, shape_of
 
+_WHOLE = (DType.i32, DType.i64)  # of sizes
+
+
+def _dim_types(*, size: Dim, dtype: DType) -> TensorType:
+    need(dtype in _WHOLE, f"sizes are i32 or i64, got {dtype}")
+    most = np.iinfo(dtype.numpy).max
+    if _largest(size) > most:
+        need_at_least(dims.add(most, dims.mul(size, -1)), 0, f"{size} is more than an {dtype} holds, {most}")
+    return TensorType((), dtype)
+
+
+def _largest(size: Dim) -> int:
+    """No value of the size is above it: a call's names are i32 (`bind_dims`)."""
+    if isinstance(size, int):
+        return size
+    names = dict.fromkeys(dims.names(size), int(np.iinfo(np.int32).max))
+    return dims.evaluate(dims.Expr(tuple((mono, k) for mono, k in size.terms if k > 0)), names)
+
+
 DIM = define(
-    "dim", "", attrs={"size": Attr("dim")}, types=lambda *, size: TensorType((), DType.i32),
-    numpy=lambda *, size: np.int32(size), vjp=lambda node, cts: (), traits=(Trait.leaf,),
+    "dim", "", attrs={"size": Attr("dim"), "dtype": Attr("dtype", DType.i32)}, types=_dim_types,
+    numpy=lambda *, size, dtype: np.asarray(size, dtype.numpy), vjp=lambda node, cts: (), traits=(Trait.leaf,),
 )  # fmt: skip
 
 
@@ -33,8 +52,9 @@ def size_value(d: Dim, dtype: DType) -> Value:
     """A size as an integer of the graph: a constant, where it is a number."""
     if isinstance(d, int):
         return constant(d, dtype)
-    found = size(d)
-    return found if dtype is DType.i32 else make(OPS["convert"], found, dtype=dtype).values[0]
+    if dtype in _WHOLE:
+        return make(DIM, size=d, dtype=dtype).values[0]
+    return make(OPS["convert"], size(d), dtype=dtype).values[0]
 
 
 def dim(x: Value, axis: int) -> Value:
@@ -77,12 +97,25 @@ IN_RANGE = define(
 )  # fmt: skip
 
 
+def _held_between(x: Value, low: Dim, high: Dim) -> bool:
+    return x.node.op is IN_RANGE and (x.node.attrs["low"], x.node.attrs["high"]) == (low, high)
+
+
 def in_range(x: Value, low: DimLike, high: DimLike, of: str = "") -> Value:
     """x, whose values must lie in [low, high]: a call with others is refused.
 
     Unasserted, they are clamped. of: what they are, a word of NOTES, whose note then stands in the message.
     """
     lo, hi = shape_of((low, high))
-    if x.node.op is IN_RANGE and (x.node.attrs["low"], x.node.attrs["high"]) == (lo, hi):
+    if _held_between(x, lo, hi):
         return x
     return make(IN_RANGE, x, low=lo, high=hi, of=of).values[0]
+
+
+def steps_that_run(count: Value | None, length: Dim) -> Value:
+    """How many steps a loop of `length` rows runs, i32[]: a count is moved into its range before it is narrowed."""
+    if count is None:
+        return size(length)
+    if count.op not in ("constant", "scan") and not _held_between(count, 0, length):
+        count = make(OPS["clamp"], constant(0, count.dtype), count, size_value(length, count.dtype)).values[0]
+    return count if count.dtype is DType.i32 else make(OPS["convert"], count, dtype=DType.i32).values[0]

@@ -12,10 +12,10 @@ from lstm_ir.ir.graph import Value
 from lstm_ir.ir.leaf import constant, parameter
 from lstm_ir.ir.location import Loc, here
 from lstm_ir.ir.loop import Loop
-from lstm_ir.ir.types import DimLike, DType, TensorType, shape_of
+from lstm_ir.ir.types import DimLike, TensorType, shape_of
 from lstm_ir.ops.primitive import elementwise as e
 from lstm_ir.ops.primitive.broadcast import as_values, broadcast_in_dim
-from lstm_ir.ops.primitive.size import in_range, size
+from lstm_ir.ops.primitive.size import in_range, steps_that_run
 from lstm_ir.ops.primitive.tree import Tree, captured, closed, flatten, unflatten
 from lstm_ir.ops.scan.node import STEP, scan_node
 from lstm_ir.ops.scan.until import Ending
@@ -186,8 +186,7 @@ class _Masked:
     def _time(self, step: Value) -> Value:
         if not self.reverse:
             return step
-        last = size(self.rows) if self.count is None else e.convert(self.count, DType.i32)
-        return last - 1 - step
+        return steps_that_run(self.count, self.rows) - 1 - step
 
 
 def _rows_of(valid: Value, like: TensorType) -> Value:

@@ -11,10 +11,8 @@ from lstm_ir.ir.leaf import parameter
 from lstm_ir.ir.loop import Loop
 from lstm_ir.ir.pullback import Cts, session
 from lstm_ir.ir.reach import reached
-from lstm_ir.ir.types import DType
-from lstm_ir.ops.primitive import elementwise as e
 from lstm_ir.ops.primitive.fill import zeros, zeros_like
-from lstm_ir.ops.primitive.size import size
+from lstm_ir.ops.primitive.size import steps_that_run
 from lstm_ir.ops.scan.node import STEP, scan_node
 from lstm_ir.ops.scan.parts import names_beside, to_save
 from lstm_ir.ops.scan.sums import SumTerm, of_slices, summed
@@ -187,8 +185,7 @@ class Pair:
 
     def _last(self, count: Value | None) -> Value:
         """The number of the last step."""
-        n = size(self.loop.length) if count is None else e.convert(count, DType.i32)
-        return n - 1
+        return steps_that_run(count, self.loop.length) - 1
 
 
 def _there(v: Value | None) -> Value:

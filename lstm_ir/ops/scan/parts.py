@@ -12,6 +12,7 @@ from lstm_ir.ir.loop import Loop
 from lstm_ir.ir.reach import reached, unreached
 from lstm_ir.ops.primitive import elementwise as e
 from lstm_ir.ops.primitive.size import size
+from lstm_ir.ops.scan.idle import can_stand_before, put_before
 from lstm_ir.ops.scan.node import STEP, scan_node
 
 CHEAP = frozenset(
@@ -28,7 +29,7 @@ def lifted(loop: Loop) -> Loop:
     Broadcasts stay inside: their gradient is a sum that can be taken after the loop.
     """
     nodes, own = loop.body.nodes, loop.const_params
-    fixed = unreached(loop.body, loop.varying, lambda n: n.op.name != "broadcast_in_dim")
+    fixed = unreached(loop.body, loop.varying, lambda n: n.op.name != "broadcast_in_dim" and can_stand_before(n, loop))
     fixed = (fixed & reached(nodes, own)) - set(own)
     stay = [n for n in nodes if fixed.isdisjoint(n.values)]
     read = (*(v for n in stay for v in n.inputs), *loop.body.outputs)
@@ -36,7 +37,9 @@ def lifted(loop: Loop) -> Loop:
     if not out:
         return loop
     values = list(out)
-    outer = clone(values, dict(zip(loop.const_params, loop.consts, strict=True)))
+    known = dict(zip(loop.const_params, loop.consts, strict=True))
+    put_before(loop, values, known, "grad")
+    outer = [known[v] for v in values]
     name = names_beside(loop.body.params)
     new = [parameter(name(f"lifted{i}"), v.type) for i, v in enumerate(values)]
     results = clone(loop.body.outputs, dict(zip(values, new, strict=True)))

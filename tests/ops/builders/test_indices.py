@@ -78,6 +78,33 @@ def test_fewer_indices_leave_the_rest() -> None:
     np.testing.assert_array_equal(li.interpret(one, x=a)["y"], want)
 
 
+@pytest.mark.parametrize("rows", [3, "B"])
+def test_one_place_of_each_row(rows: int | str, kernels: bool) -> None:
+    """The element is what is put there, signs of zeros too; a loop of such steps is a kernel."""
+    x, i, u = li.input("x", (rows, 4)), li.input("i", (2, rows, 1), "i32"), li.input("u", (2, rows, 1))
+
+    def cell(h: li.Value, row: tuple[li.Value, li.Value]) -> tuple[li.Value, tuple[()]]:
+        return li.put_along_axis(h * 2.0, *row, 1), ()
+
+    h, _ = li.scan(cell, x, (i, u))
+    graph = li.Graph("rows", [x, i, u], {"y": li.put_along_axis(x, i[0], u[0], 1), "h": h})
+    a, at = np.arange(12, dtype="f4").reshape(3, 4), np.array([[[2], [-1], [0]], [[1], [3], [0]]], "i4")
+    new = np.array([[[-0.0], [np.inf], [7]], [[5], [np.nan], [-0.0]]], "f4")
+    one, twice = a.copy(), a.copy()
+    np.put_along_axis(one, at[0], new[0], 1)
+    for places, values in zip(at, new, strict=True):
+        twice *= 2
+        np.put_along_axis(twice, places, values, 1)
+    with li.compile(graph) as exe:
+        assert not kernels or ": kernel, no products" in str(exe.report)
+        for got in (li.interpret(graph, x=a, i=at, u=new), exe(x=a, i=at, u=new)):
+            for name, want in (("y", one), ("h", twice)):
+                np.testing.assert_array_equal(got[name], want)
+                np.testing.assert_array_equal(np.signbit(got[name]), np.signbit(want))
+        with pytest.raises(li.ValueRangeError, match=r"outside 0\.\.3"):
+            exe(x=a, i=at * 4, u=new)
+
+
 def test_axes_without_elements() -> None:
     x, none = li.input("x", (2, 0)), np.zeros((2, 0), "i4")
     outputs = {
