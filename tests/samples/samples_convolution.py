@@ -300,6 +300,19 @@ bad_of(
     "convolution_transpose",
     (lambda: li.conv_transpose1d(_in(2, 4, 9), _in(4, 3, 3), groups=3), "4 kernels do not divide into 3 groups"),
 )
+for op, build in (("convolution", li.conv1d), ("convolution_transpose", li.conv_transpose1d)):
+    for wrong in ((6,), (1,), ()):
+        bad_of(
+            op,
+            (
+                lambda build=build, wrong=wrong: build(_in(2, 3, 9), _in(3, 3, 3), bias=_in(*wrong)),
+                r"bias is f32\[.*\]; expected one number for each kernel, f32\[3\]",
+            ),
+        )
+bad_of(
+    "convolution_transpose",
+    (lambda: li.conv_transpose1d(_in(2, 3, 9), _in(3, 3, 3), padding=50), "50 and 50 leave nothing of 9 places"),
+)
 bad_of("stencil", (lambda: stencil(_in(2, 3, 1, 4, 6), _in(3, 2, 1, 3), NEAR, 4, 3), "4 rows from 2 on do not fit"))
 BOTH_WAYS = replace(NEAR, strides=(2, 1), spacing=(3, 1))
 bad_of("stencil", (lambda: stencil(_in(2, 3, 1, 4, 6), _in(3, 2, 1, 3), BOTH_WAYS, 2, 3), "one of both is 1"))

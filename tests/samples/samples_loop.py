@@ -135,6 +135,7 @@ def _in(*shape: int | str, k: str = "f32") -> li.Value:
 
 bad_of("in_range", (lambda: li.in_range(_in(3), 0, 5), "takes integers, got f32"))
 bad_of("scan", (lambda: li.scan(lambda h, x: (h, h), _in(3)), "length is required"))
+bad_of("scan", (lambda: li.scan(lambda h: (h, h), _in(3), length=-5), "length: a size is -5; sizes are 0 to"))
 bad_of("scan", (lambda: li.scan(lambda h, x: (li.sum(h), h), _in(3), _in(5, 3)), "carry 0 goes in as"))
 
 

@@ -15,7 +15,9 @@ from typing import Any
 import numpy as np
 
 from lstm_ir.ir import dims, options
+from lstm_ir.ir.errors import IRError, message
 from lstm_ir.ir.graph import Node, Value, make
+from lstm_ir.ir.location import here
 from lstm_ir.ir.opdef import OPS, Attr, Level, Trait, define, need, need_equal
 from lstm_ir.ir.pullback import Cts, only
 from lstm_ir.ir.types import DType, Shape, TensorType
@@ -144,7 +146,10 @@ def conv1d(
 ) -> Value:
     """x [N, C, L] with w [O, C/groups, K] -> [N, O, (L + padding - window) // stride + 1].
 
-    padding: numbers, "valid" (none), "same" (ceil(L / stride) places) or "causal" (before alone).
+    K and groups are numbers, the other sizes may have names. window = (K - 1) dilation + 1; padding in the formula is
+    that of both ends: one number for each, or [(before, after)], negative to leave places out; or "valid" (none),
+    "same" (ceil(L / stride) places) or "causal" (before alone). bias [O] is added to the result in its dtype. Floats
+    and integers.
     """
     return _convolution(1, x, w, bias, stride, padding, dilation, groups)
 
@@ -171,7 +176,7 @@ def _convolution(
     node = make(
         CONVOLUTION, a, b, strides=strides, padding_low=low, padding_high=high, dilations=dilations, groups=groups
     )
-    return biased(node.values[0], bias)
+    return biased(op, node.values[0], bias)
 
 
 def _by_word(x: Value, w: Value, word: str, strides: Ints, dilations: Ints) -> tuple[Value, Padding]:
@@ -185,9 +190,12 @@ def _by_word(x: Value, w: Value, word: str, strides: Ints, dilations: Ints) -> t
     return padded(x, [same_edges(n, k, by) for n, k, by in zip(sizes, widths, strides, strict=True)], 0)
 
 
-def biased(y: Value, bias: Any) -> Value:
-    """y [N, O, ..] plus bias [O], if there is one."""
+def biased(op: str, y: Value, bias: Any) -> Value:
+    """y [N, O, ..], rounded to its dtype, plus bias [O], if there is one."""
     if bias is None:
         return y
-    _, b = as_values("add", y, bias)
+    _, b = as_values(op, y, bias)
+    wanted = TensorType((y.shape[1],), y.dtype)
+    if b.type != wanted:
+        raise IRError(message(op, f"bias is {b.type}; expected one number for each kernel, {wanted}", loc=here()))
     return y + reshape(b, (*b.shape, *(1,) * (y.rank - 2)))

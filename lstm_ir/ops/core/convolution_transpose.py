@@ -13,7 +13,9 @@ from typing import Any
 import numpy as np
 
 from lstm_ir.ir import dims, options
+from lstm_ir.ir.errors import IRError, message
 from lstm_ir.ir.graph import Node, Value, make
+from lstm_ir.ir.location import here
 from lstm_ir.ir.opdef import Attr, Level, Trait, define, need, need_equal
 from lstm_ir.ir.pullback import Cts, only
 from lstm_ir.ir.types import Shape, TensorType
@@ -118,11 +120,15 @@ def _transposed(
     if len(taps) == len(steps) == rank and all(isinstance(k, int) for k in taps):
         axes = axes_of(taps, {"strides": strides, "padding_low": low, "padding_high": high, "dilations": dilations})
         sizes = tuple(_size(t, n) for t, n in zip(axes, steps, strict=True))
+        for t, n, size in zip(axes, steps, sizes, strict=True):
+            if isinstance(size, int) and size < 0:
+                problem = f"padding {t.low} and {t.high} leave nothing of {n} places and a window of {t.window}"
+                raise IRError(message(op, problem, loc=here()))
     node = make(
         CONVOLUTION_TRANSPOSE, a, b, sizes=sizes, strides=strides, padding_low=low, padding_high=high,
         dilations=dilations, groups=groups,
     )  # fmt: skip
-    return biased(node.values[0], bias)
+    return biased(op, node.values[0], bias)
 
 
 def _size(axis: WindowAxis, steps: dims.Dim) -> dims.Dim:

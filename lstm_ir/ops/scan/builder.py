@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from lstm_ir.ir import options
-from lstm_ir.ir.errors import ArgumentError, IRError, message
+from lstm_ir.ir.errors import ArgumentError, DimError, IRError, message
 from lstm_ir.ir.graph import Value
 from lstm_ir.ir.leaf import constant, parameter
 from lstm_ir.ir.location import Loc, here
@@ -136,7 +136,10 @@ def _ending(
 
 def _rows(flat_xs: list[Value], length: DimLike | None, fault: Fault) -> Any:
     if length is not None:
-        return shape_of((length,))[0]
+        try:
+            return shape_of((length,))[0]
+        except DimError as e:
+            raise fault(f"length: {e}") from None
     if not flat_xs:
         raise fault("without xs, length is required")
     if flat_xs[0].rank == 0:
