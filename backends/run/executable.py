@@ -449,10 +449,8 @@ class Executable(Session):
             return made
 
     def close(self) -> None:
-        """Close the executable and all its sessions; later calls are errors. Results stay valid.
-
-        Memory that a CPU keeps for later calls, 256 MiB at most or one larger result, is let go.
-        """
+        """Close the executable and all its sessions; later calls are errors. Results stay valid. Memory that a CPU
+        keeps for later calls, 256 MiB at most or one larger result, is let go."""
         if process.forked():
             return
         with process.turn(self._opening):
