@@ -218,6 +218,7 @@ KINDS: dict[str, dict[str, str]] = {
         "backends/compile/start_child.py": "PR_SET_PDEATHSIG",
         "backends/emit/flat.py": "ALIGN",
         "backends/emit/resources.py": "_NO_LIMIT",
+        "backends/emit/unaligned.py": "_VECTOR",
         "backends/files/archive.py": "_HEADER _ZIP64 _PADDING _ALIGNED",
         "backends/files/manifest.py": "FORMAT _READ",
         "backends/files/npy.py": "_LENGTH_BYTES _HEADER",

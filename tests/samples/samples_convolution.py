@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 
@@ -300,15 +300,15 @@ bad_of(
     "convolution_transpose",
     (lambda: li.conv_transpose1d(_in(2, 4, 9), _in(4, 3, 3), groups=3), "4 kernels do not divide into 3 groups"),
 )
+
+
+def _biased(build: Callable[..., li.Value], *shape: int) -> Callable[[], li.Value]:
+    return lambda: build(_in(2, 3, 9), _in(3, 3, 3), bias=_in(*shape))
+
+
 for op, build in (("convolution", li.conv1d), ("convolution_transpose", li.conv_transpose1d)):
     for wrong in ((6,), (1,), ()):
-        bad_of(
-            op,
-            (
-                lambda build=build, wrong=wrong: build(_in(2, 3, 9), _in(3, 3, 3), bias=_in(*wrong)),
-                r"bias is f32\[.*\]; expected one number for each kernel, f32\[3\]",
-            ),
-        )
+        bad_of(op, (_biased(build, *wrong), r"bias is f32\[.*\]; expected one number for each kernel, f32\[3\]"))
 bad_of(
     "convolution_transpose",
     (lambda: li.conv_transpose1d(_in(2, 3, 9), _in(3, 3, 3), padding=50), "50 and 50 leave nothing of 9 places"),

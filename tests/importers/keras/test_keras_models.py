@@ -39,7 +39,7 @@ def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 def asked(request: pytest.FixtureRequest) -> list[str]:
     """The cases of this run."""
     items = [i for i in request.session.items if i.path == request.path and isinstance(i, pytest.Function)]
-    return sorted({i.callspec.params["name"] for i in items})
+    return sorted({str(i.callspec.params["name"]) for i in items})
 
 
 def imported(folder: Path, name: str) -> li.Graph:
