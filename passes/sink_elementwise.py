@@ -108,11 +108,11 @@ class _Sinking:
 
     def _moving(self) -> set[Value]:
         """Values that are computed for these rows alone."""
-        inner: set[Value] = set()
+        inner, returned = set[Value](), frozenset(self.graph.outputs)
         for n in reversed(self.graph.nodes):
             v = n.values[0]
             users = self.graph.users.get(v, ())
-            if not users or v in self.graph.outputs or not self._may(n):
+            if not users or v in returned or not self._may(n):
                 continue
             if all(u.values[0] in inner or (u is self.loop.node and v in self.free) for u in users):
                 inner.add(v)

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -45,8 +45,14 @@ class Expr:
     """A non-constant dimension expression in normal form: sorted (monomial, coefficient) pairs."""
 
     terms: tuple[tuple[Monomial, int], ...]
+    text: str = field(default="", init=False, compare=False)  # once it was asked for: monomials are sorted by it
 
     def __str__(self) -> str:
+        if not self.text:
+            object.__setattr__(self, "text", self._written())
+        return self.text
+
+    def _written(self) -> str:
         parts: list[str] = []
         for mono, k in sorted(self.terms, key=lambda t: (t[0] == (), tuple(map(str, t[0])))):
             # 4*(T)//4 would be read as (4*T)//4, and -(T)//4 is refused

@@ -180,7 +180,7 @@ class Node:
 
     @cached_property
     def results_by_rule(self) -> tuple[tuple[str, TypeOrList], ...]:
-        """What the type rule gives for these operands: asked once, however often a graph with this node is verified."""
+        """What the type rule gives for these operands: asked when the node is made, or once if it was made by hand."""
         return make_node(self.op, self.args, self.attrs, self.loc).results
 
     @property
@@ -244,7 +244,9 @@ def make_node(op: Op, args: tuple[Arg, ...], attrs: Mapping[str, Any], loc: Loc)
         if not isinstance(e, RuleError) and "\n" in str(e):
             raise
         raise IRError(message(op.name, str(e), operand_types(op, args), loc)) from None
-    return Node(op, args, MappingProxyType(checked), results, requires, loc)
+    made = Node(op, args, MappingProxyType(checked), results, requires, loc)
+    made.__dict__["results_by_rule"] = results
+    return made
 
 
 def make(op: Op, *args: Arg, loc: Loc | None = None, **attrs: Any) -> Node:

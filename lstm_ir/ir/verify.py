@@ -13,12 +13,11 @@ DEPTH = 32  # bodies nested deeper are refused: generic walks over bodies recurs
 def _check_sizes(graph: Graph, outer: frozenset[str]) -> frozenset[str]:
     names = outer.union(*(p.type.names for p in graph.params))
     for n in graph.nodes:
-        have = {str(t): t.names for t in n.types}
-        have |= {k: sizes_of_attribute(a) for k, a in n.attrs.items() if not isinstance(a, Graph)}
-        for holder, found in have.items():
-            missing = found - names
-            if missing:
-                problem = f"the size {min(missing)} of {holder} is in no input's shape"
+        have = [(t, t.names) for t in n.types]
+        have += [(k, sizes_of_attribute(a)) for k, a in n.attrs.items() if not isinstance(a, Graph)]
+        for holder, found in have:
+            if not found <= names:
+                problem = f"the size {min(found - names)} of {holder} is in no input's shape"
                 where = f"graph @{graph.name}"
                 raise VerifyError(message(n.op.name, problem, operand_types(n.op, n.args), n.loc, where))
     return names
