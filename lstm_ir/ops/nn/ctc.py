@@ -25,7 +25,7 @@ from lstm_ir.ops.primitive.fill import arange, full
 from lstm_ir.ops.primitive.gather import take
 from lstm_ir.ops.primitive.precision import in_compute_dtype
 from lstm_ir.ops.primitive.reduce import max, mean, sum
-from lstm_ir.ops.primitive.shape import concat, expand_dims, reshape, stack
+from lstm_ir.ops.primitive.shape import concat, expand_dims, reshape
 from lstm_ir.ops.primitive.size import in_range, size
 from lstm_ir.ops.scan.builder import scan
 
@@ -91,18 +91,15 @@ def _wrong_choice(blank: Any, classes: Any, reduction: Any) -> str | None:
 
 def _spelled(labels: Value, lengths: Value, blank: int, classes: Any) -> tuple[Value, Value]:
     """The labels with blanks around [B, 2S+1], and where a blank may be jumped over."""
-    batch, count = labels.shape
+    count = labels.shape[1]
     real = exists(lengths, count, axis=1)
     held = in_range(e.select(real, labels, constant(blank, labels.dtype)), 0, classes - 1, "padded_labels")
     labels = e.convert(held, DType.i32)
-    other = e.not_equal(labels, concat([labels[:, :1], labels[:, :-1]], 1))
-    jumps = other & e.not_equal(labels, constant(blank, DType.i32))
-
-    def between(gap: Value, v: Value) -> Value:
-        pairs = reshape(stack([gap, v], 2), (batch, dims.mul(count, 2)))
-        return concat([pairs, gap[:, :1]], 1)
-
-    return between(full(labels.shape, blank, DType.i32), labels), between(full(labels.shape, False), jumps)
+    place = arange(dims.add(dims.mul(count, 2), 1))
+    number = e.minimum(place // 2, _size(dims.add(count, -1)))  # of the label that stands there, or before the blank
+    label, before = (take(labels, e.maximum(number - back, 0), axis=1) for back in (0, 1))
+    is_label, gap = broadcast_to(e.equal(place % 2, 1), label.shape), constant(blank, DType.i32)
+    return e.select(is_label, label, gap), is_label & e.not_equal(label, before) & e.not_equal(label, gap)
 
 
 def _chosen(logp: Value, spelled: Value) -> Value:
