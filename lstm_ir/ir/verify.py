@@ -13,7 +13,7 @@ DEPTH = 32  # bodies nested deeper are refused: generic walks over bodies recurs
 def _check_sizes(graph: Graph, outer: frozenset[str]) -> frozenset[str]:
     names = outer.union(*(p.type.names for p in graph.params))
     for n in graph.nodes:
-        have = [(t, t.names) for t in n.types]
+        have: list[tuple[object, set[str]]] = [(t, t.names) for t in n.types]
         have += [(k, sizes_of_attribute(a)) for k, a in n.attrs.items() if not isinstance(a, Graph)]
         for holder, found in have:
             if not found <= names:
