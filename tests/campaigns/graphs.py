@@ -24,7 +24,7 @@ import numpy as np
 import ordered_vulkan
 import xla
 from case_checks import by_differences, difference, on, state_before
-from growth import KINDS
+from growth import KINDS, SIZES, WHOLE_VECTORS
 from growth_cases import Arrays, Call, Case, grown, joined
 from shrink import shrunk
 
@@ -73,7 +73,8 @@ def trial(rng: np.random.Generator, number: int) -> str:
     kinds = [k for k in KINDS if not vulkan or k not in NOT_ON_VULKAN]
     literals = 2 if number % 5 == 0 else 1
     many = FEW if vulkan and named else GRAPHS
-    cases = [grown(rng, named, k, kinds, literals) for k in range(many)]
+    sizes = WHOLE_VECTORS if vulkan else SIZES
+    cases = [grown(rng, named, k, kinds, literals, sizes) for k in range(many)]
     for c in cases:
         wrong = None if c.smooth is None else by_differences(c, rng)
         told += [] if wrong is None else [f"{wrong}\n{c.program}"]

@@ -25,6 +25,7 @@ INTS = ("i32", "i64", "u8", "u32", "i8")
 KINDS = (*FLOATS, *INTS, "i1")
 _OFTEN = np.array([6, 3, 2, 2, 3, 2, 2, 2, 1, 2]) / 25
 SIZES = (0, 1, 2, 3, 4, 5, 7, 8, 16, 17)
+WHOLE_VECTORS = (0, 1, 2, 3, 4, 8, 12, 16, 20, 68)  # most are: GPUs read and write such rows in vectors
 NAMES = ("N", "M", "K")
 MOST = 3000  # elements of a value
 
@@ -36,15 +37,15 @@ class Growth:
     ranges: bounds of integer inputs. kinds: dtypes. literals: how many of ten leaves of known size are
     weights and constants; what is computed from constants the compiler computes, which takes it as long
     as all else. slopes: the graph is held to differences, so that slopes are exact, not those of a clip
-    that TensorFlow takes straight through.
+    that TensorFlow takes straight through. sizes: ten, of which 0 is rare.
     """
 
     def __init__(
         self, rng: np.random.Generator, named: bool, name: str, kinds: Sequence[str] = KINDS, *,
-        literals: int = 2, slopes: bool = False,
+        literals: int = 2, slopes: bool = False, sizes: Sequence[int] = SIZES,
     ) -> None:  # fmt: skip
         self.rng, self.named, self.name, self.kinds = rng, named, name, tuple(kinds)
-        self.literals, self.slopes = literals, slopes
+        self.literals, self.slopes, self.sizes = literals, slopes, tuple(sizes)
         self.env = {n: int(rng.choice([2, 3, 4, 5, 9])) for n in NAMES}
         self.pool: list[li.Value] = []
         self.inputs: list[li.Value] = []
@@ -84,7 +85,7 @@ class Growth:
         if self.named and self.chance(0.6):
             name = dims.name(self.among(NAMES))
             return name if self.chance(0.85) else dims.add(dims.mul(name, self.whole(1, 2)), self.whole(0, 2))
-        return int(self.rng.choice(np.array(SIZES), p=[0.04, 0.14, *[0.82 / 8] * 8]))
+        return int(self.rng.choice(np.array(self.sizes), p=[0.04, 0.14, *[0.82 / 8] * 8]))
 
     def shape(self, low: int = 0, high: int = 3) -> Shape:
         """A shape of low to high axes."""

@@ -13,7 +13,7 @@ from typing import Any
 
 import growth_steps
 import numpy as np
-from growth import KINDS, NAMES, Growth
+from growth import KINDS, NAMES, SIZES, Growth
 
 import lstm_ir as li
 from lstm_ir.ir import dims
@@ -217,7 +217,10 @@ def _fed(g: Growth, entry: Any, env: Sizes) -> Arrays:
     return {p.name: drawn[p.name] for p in entry.inputs}
 
 
-def grown(rng: np.random.Generator, named: bool, number: int, kinds: Sequence[str], literals: int) -> Case:
+def grown(
+    rng: np.random.Generator, named: bool, number: int, kinds: Sequence[str], literals: int,
+    sizes: Sequence[int] = SIZES,
+) -> Case:  # fmt: skip
     """The case of this number of a module: every fourth has slopes, every eighth keeps state, every 16th trains."""
     while True:
         f64 = "f64" in kinds and rng.random() < 0.5  # held to differences
@@ -225,7 +228,7 @@ def grown(rng: np.random.Generator, named: bool, number: int, kinds: Sequence[st
         few = ("f64", *(k for k in KINDS if k not in ("f16", "bf16", "f32"))) if trains else ("f64",)
         g = Growth(
             rng, named, f"g{number}", few if f64 and (trains or slopes) else kinds,
-            literals=6 if trains else literals, slopes=f64 and (trains or slopes),
+            literals=6 if trains else literals, slopes=f64 and (trains or slopes), sizes=sizes,
         )  # fmt: skip
         build: Any = trained if trains else sloped if slopes else streamed if number % 8 == 1 else plain
         case: Case | None = build(g, g.whole(1, 6))

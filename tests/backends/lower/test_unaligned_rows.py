@@ -140,3 +140,46 @@ def test_depthwise_convolutions(rng: np.random.Generator) -> None:
     np.testing.assert_array_equal(
         got["d_w"], np.stack([(2 * want * wide[:, :, i : i + 64]).sum((0, 2)) for i in range(5)], -1)[:, None]
     )
+
+
+def _moved(v: li.Value, rng: np.random.Generator) -> li.Value:
+    """One random move of the elements of [rows, columns], or arithmetic between two."""
+    rows, columns = (int(d) for d in v.shape)  # type: ignore[arg-type]
+    kind = rng.choice(["cut", "cut", "pad", "join", "turn", "back", "pairs", "sum", "sum"])
+    if kind == "cut" and columns >= 8:
+        low = int(rng.integers(0, 4))
+        return v[:, low : low + (columns - low) // 4 * 4]
+    if kind == "pad":
+        return li.pad(v, (0, int(rng.integers(0, 4))), (0, int(rng.integers(0, 4))))
+    if kind == "join":
+        return li.concat([v[:, :1], v * 2.0, v[:, :3]], axis=1)
+    if kind == "turn":
+        return li.transpose(v, (1, 0))
+    if kind == "back":
+        return li.reverse(v, (1,))
+    if kind == "pairs" and rows % 2 == 0:
+        return li.reshape(v, (rows // 2, 2 * columns))
+    low = int(rng.integers(0, min(4, columns)))
+    return v * 3.0 + li.pad(v[:, low:], (0, 0), (0, low))
+
+
+@pytest.mark.slow
+@pytest.mark.vulkan
+@pytest.mark.parametrize("part", range(8))
+def test_random_moves(part: int, rng: np.random.Generator) -> None:
+    """Chains of one to five, of rows that are whole vectors at first."""
+    need("vulkan")
+    found, given = {}, {}
+    for k in range(16):
+        shape = tuple(int(d) for d in rng.choice([4, 8, 16, 32, 36, 68], 2))
+        given[f"x{k}"] = rng.integers(-9, 10, shape).astype("f4")
+        x = v = li.input(f"x{k}", shape)
+        for _ in range(rng.integers(1, 6)):
+            v = _moved(v, rng)
+        found[f"y{k}"] = (x, v * 2.0)
+    graph = li.Graph("moves", [x for x, _ in found.values()], {n: y for n, (_, y) in found.items()})
+    want = li.interpret(graph, **given)
+    with li.compile(graph, "vulkan") as exe:
+        got = exe(**given)
+    for name, (_, y) in found.items():
+        np.testing.assert_array_equal(got[name], want[name], err_msg=f"{name} {y.type}")
