@@ -132,7 +132,7 @@ def compile_mlir(
 
     Options: `opt_level` ("O0" to "O3"), `data_tiling` (bool), `flags` (further compiler flags).
     `notes` gets a line where only weaker flags than these gave a module. `checks`: when the compiler checks its
-    module; flags of the caller, which may name phases, have it checked after each pass, or never.
+    module; with flags of the caller, which may name phases, after each pass.
     """
     flags = (*BASE_FLAGS, *target.flags, *option_flags(options, target.info.kind))
     if options and "flags" in options and checks is Checks.PHASES:
