@@ -144,7 +144,7 @@ def test_depthwise_convolutions(rng: np.random.Generator) -> None:
 
 def _moved(v: li.Value, rng: np.random.Generator) -> li.Value:
     """One random move of the elements of [rows, columns], or arithmetic between two."""
-    rows, columns = (int(d) for d in v.shape)  # type: ignore[arg-type]
+    rows, columns = (int(d) for d in v.shape)
     kind = rng.choice(["cut", "cut", "pad", "join", "turn", "back", "pairs", "sum", "sum"])
     if kind == "cut" and columns >= 8:
         low = int(rng.integers(0, 4))
