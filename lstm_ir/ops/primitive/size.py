@@ -20,7 +20,7 @@ _WHOLE = (DType.i32, DType.i64)  # of sizes
 
 def _dim_types(*, size: Dim, dtype: DType) -> TensorType:
     need(dtype in _WHOLE, f"sizes are i32 or i64, got {dtype}")
-    most = np.iinfo(dtype.numpy).max
+    most = min(int(np.iinfo(dtype.numpy).max), dims.LIMIT - 1)
     if _largest(size) > most:
         need_at_least(dims.add(most, dims.mul(size, -1)), 0, f"{size} is more than an {dtype} holds, {most}")
     return TensorType((), dtype)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import lstm_ir as li
+from lstm_ir.ir import dims
 from lstm_ir.ir.types import shape_of
 from lstm_ir.ops.primitive.size import size_value
 
@@ -85,3 +86,12 @@ def test_what_32_bits_do_not_hold_is_refused(size: str, rows: int, words: str) -
 def test_a_number_that_32_bits_do_not_hold_is_refused() -> None:
     with pytest.raises(li.IRError, match="2147483648 is more than an i32 holds"):
         li.size(2**31)
+
+
+def test_a_product_of_three_names_in_64_bits() -> None:
+    """Its largest value is beyond 64 bits; a call's is not."""
+    x = li.input("x", ("N", "M", "K"))
+    graph = li.Graph("count", [x], {"n": size_value(dims.product(x.shape), li.DType.i64)})
+    assert li.interpret(graph, x=np.zeros((2, 3, 5), "f4"))["n"] == 30
+    with li.compile(graph) as exe:
+        assert exe(x=np.zeros((2, 3, 5), "f4"))["n"] == 30
