@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Container, Sequence
 
 from lstm_ir.ir import dims
-from lstm_ir.ir.graph import Arg, Node, Value, map_arg, topological
+from lstm_ir.ir.clone import needed
+from lstm_ir.ir.graph import Arg, Node, Value, map_arg
 from lstm_ir.ir.location import at
 from lstm_ir.ir.loop import Loop
 from lstm_ir.ir.opdef import Range
@@ -24,9 +25,9 @@ def can_stand_before(n: Node, loop: Loop) -> bool:
 
     What it demands is then asked of values that were moved into their range, which must not be empty.
     """
-    needed = {r.dim for r in n.requires}
+    stated = {r.dim for r in n.requires}
     rooms = (dims.add(r.high, dims.mul(r.low, -1)) for r in n.ranges)
-    return not may_be_idle(loop) or all(room in needed or dims.at_least(room, 0) is True for room in rooms)
+    return not may_be_idle(loop) or all(room in stated or dims.at_least(room, 0) is True for room in rooms)
 
 
 def put_before(
@@ -36,9 +37,7 @@ def put_before(
 
     inputs: those of the entry, which a call checks by itself. Without it any parameter is taken for one.
     """
-    for n in topological([v.node for v in values]):
-        if all(v in known for v in n.values):
-            continue
+    for n in needed([v.node for v in values], known):
         with at(n.loc.through(rule)):
             args = _moved_inside(n, tuple(map_arg(a, known) for a in n.args), loop, inputs)
         for old, new in zip(n.values, n.with_args(args).values, strict=True):
