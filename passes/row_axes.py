@@ -23,7 +23,6 @@ def _candidates(outputs: Sequence[Value], axes: BodyAxes) -> Iterator[dict[Value
         rows: dict[Value, int] = {}
         for v in outputs:
             same = [j for j in range(v.rank) if v.shape[j] == size and axes.of(v, j) not in axes.mixed]
-            same = [j for j in same if all(isinstance(d, int) for k, d in enumerate(v.shape) if k != j)]
             same.sort(key=lambda j: (axes.of(v, j) != kind, j != max(v.rank - 2, 0), j))
             if same:
                 rows[v] = same[0]

@@ -61,7 +61,7 @@ class LoopAxis:
     """An axis whose index the loop `level` inside of the kernel counts, `size` turns, from `start` on."""
 
     level: int
-    size: int
+    size: Dim
     start: int = 0
 
 
@@ -75,26 +75,22 @@ Access: TypeAlias = "tuple[Index, ...]"
 ROW = RowAxis()
 
 
-def leading_indices(sizes: Sequence[Dim], v: Value, around: Sequence[Index] = ()) -> list[tuple[int | LoopAxis, ...]]:
-    """Every index of leading axes of these sizes; many are those of loops, the longest ones first.
+def leading_indices(sizes: Sequence[Dim], around: Sequence[Index] = ()) -> list[tuple[int | LoopAxis, ...]]:
+    """Every index of leading axes of these sizes; those of named sizes, and many, are those of loops, the longest first.
 
-    around: an access whose loops stand around these. RefusedError for a named size.
+    around: an access whose loops stand around these.
     """
-    for n in sizes:
-        if not isinstance(n, int):
-            raise RefusedError(f"a leading axis of size {n}", v, instead.NUMBERS)
-    numbers = [int(n) for n in sizes]  # type: ignore[arg-type]
-    counted: set[int] = set()
-    while math.prod(n for i, n in enumerate(numbers) if i not in counted) > MAX_LEADING:
-        counted.add(max((i for i in range(len(numbers)) if i not in counted), key=lambda i: numbers[i]))
+    written = {i: n for i, n in enumerate(sizes) if isinstance(n, int)}
+    while math.prod(written.values()) > MAX_LEADING:
+        del written[max(written, key=lambda i: written[i])]
     level = max((at.level + 1 for at in around if isinstance(at, LoopAxis)), default=0)
     out: list[tuple[int | LoopAxis, ...]] = [()]
-    for i, n in enumerate(numbers):
-        if i in counted:
+    for i, n in enumerate(sizes):
+        if i in written:
+            out = [(*o, k) for o in out for k in range(written[i])]
+        else:
             out = [(*o, LoopAxis(level, n)) for o in out]
             level += 1
-        else:
-            out = [(*o, k) for o in out for k in range(n)]
     return out
 
 

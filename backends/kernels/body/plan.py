@@ -139,6 +139,14 @@ class LoopPlan:
         return {r.dest.index for c in self.components for s in c.sweeps if s.own for r in s.roots}
 
     @property
+    def counted_sizes(self) -> list[Dim]:
+        """Named sizes to which loops inside of the kernel count."""
+        roots = [r for c in self.components for s in c.sweeps for r in s.roots]
+        seen: set[Atom] = set()
+        loops = [loop for r in roots for loop in (*r.loops, *(x for a in walk(r.atom, seen) for x in _counting(a)))]
+        return list(dict.fromkeys(x.size for x in loops if not isinstance(x.size, int)))
+
+    @property
     def loop(self) -> Loop:
         """The scan by the role of each value."""
         return Loop(self.node)
@@ -156,6 +164,11 @@ class LoopPlan:
         if dest.kind == "carry":
             return self.carries[dest.index]
         return self.stacked[dest.index] if dest.kind == "stack" else None
+
+
+def _counting(a: Atom) -> tuple[LoopAxis, ...]:
+    """Loops that stand around an atom, or that a fold is."""
+    return (*a.loops, *(loops_of(a.access) if a.op == "fold" else ()))
 
 
 def below(a: Atom) -> list[Atom]:

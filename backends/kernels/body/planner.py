@@ -117,16 +117,18 @@ class _Planner:
             return [self._root(dest, v, (ROW,), 0)]
         row = self.row_axis % v.rank if v.rank > 1 else None
         width = v.shape[-1]
-        if not isinstance(width, int) or row == v.rank - 1:
+        if row == v.rank - 1:
             raise RefusedError("a result whose columns have a named size", v, instead.NUMBERS)
-        leading = [a for a in range(v.rank - 1) if a != row]
+        if not isinstance(width, int):
+            width = 0  # no columns: numbers of which a loop counts one axis
+        leading = [a for a in range(v.rank - (width > 0)) if a != row]
         sizes = [v.shape[a] for a in leading]
         out: list[Root] = []
-        for static in leading_indices(sizes, v):
+        for static in leading_indices(sizes):
             access: list[Any] = [ROW] * v.rank
             for a, i in zip(leading, static, strict=True):
                 access[a] = i
-            out += self._windows(dest, v, access, width)
+            out += self._windows(dest, v, access, width) if width else [self._root(dest, v, tuple(access), 0)]
         return out
 
     def _windows(self, dest: MemorySource, v: Value, access: list[Any], width: int) -> list[Root]:

@@ -197,7 +197,8 @@ class Puller:
             if v.op in COSTLY and (found := sums.by_row(self, v, access)) is not None:
                 return found
             args = tuple(self.pull(x, access, width) for x in v.node.inputs)
-            return self.elementwise(v.op, v.dtype, args, v.node)
+            made = self.elementwise(v.op, v.dtype, args, v.node)
+            return sums.kept(self, made) if v.op in COSTLY else made
         if v.op == "dot_general":
             return self._product(v, access, width)
         if v.op in sums.REDUCTIONS:
@@ -269,9 +270,8 @@ class Puller:
         if len(contracting[0]) != 1 or n.inputs[m] not in self.invariant or alike or crossed:
             return by_loops()
         k_axis = contracting[m][0]
-        length = matrix.shape[k_axis]
-        if not isinstance(length, int) or not all(isinstance(d, int) for d in matrix.shape):
-            raise RefusedError("a matrix of a named size", v, instead.NUMBERS)
+        if not all(isinstance(d, int) for d in matrix.shape):
+            return by_loops()
         row_at[contracting[1 - m][0]] = ColumnAxis(0)
         place = tuple(row_at[i] for i in range(row.rank))
         cols = [i for i, x in matrix_at.items() if isinstance(x, ColumnAxis)]

@@ -63,8 +63,6 @@ def reduced(p: AtomMaker, v: Value, access: Access, width: int) -> Atom:
     dims = v.node.attrs["dimensions"]
     _check(v)
     sizes = [x.shape[i] for i in dims]
-    if x.rank - 1 in dims and not isinstance(x.shape[-1], int):
-        raise RefusedError("a reduction that is not over the columns of a row", v, instead.NUMBERS)
 
     def element(known: Sequence[Index], size: int) -> Atom:
         left, at = iter(access), dict(zip(dims, known, strict=True))
@@ -138,6 +136,8 @@ def by_row(p: AtomMaker, v: Value, access: Access) -> Atom | None:
     (i,) = found
     loop = access[i]
     assert isinstance(loop, LoopAxis)
+    if not isinstance(loop.size, int):
+        return None
     try:
         whole = p.pull(v, (*access[:i], ColumnAxis(loop.start), *access[i + 1 :]), loop.size)
     except (PieceBoundaryError, RefusedError):
@@ -150,6 +150,13 @@ def by_row(p: AtomMaker, v: Value, access: Access) -> Atom | None:
     start = whole.column
     here = tuple(LoopAxis(loop.level, loop.size, start) if isinstance(at, ColumnAxis) else at for at in whole.access)
     return p.load(whole.source, here, whole.dtype)
+
+
+def kept(p: AtomMaker, number: Atom) -> Atom:
+    """A number that a loop of a named size counts, computed once for each turn, one by one."""
+    if number.cols or all(isinstance(at.size, int) for at in number.loops):
+        return number
+    return p.temp_load(p.temp(number, 0))
 
 
 def _as_row(p: AtomMaker, v: Value, access: Access) -> Atom:
@@ -188,7 +195,7 @@ def _folded(
 ) -> Atom:
     """Over axes whose indices are written out, or loops where they are many."""
     total: Atom | None = None
-    for indices in leading_indices(sizes, v, access):
+    for indices in leading_indices(sizes, access):
         part = element(indices)
         for at in reversed(indices):
             if isinstance(at, LoopAxis):

@@ -27,7 +27,7 @@ class VectorCarries(Carries):
         with ExitStack() as nest:
             row = nest.enter_context(t.loop(self.low, self.high, t.index(1)))
             counted = {
-                at.level: nest.enter_context(t.loop(t.index(0), t.index(at.size), t.index(1)))
+                at.level: nest.enter_context(t.loop(t.index(0), t.extent(at.size), t.index(1)))
                 for at in loops_of(access)
             }
             if not any(isinstance(a, ColumnAxis) for a in access):

@@ -53,7 +53,7 @@ class Dispatch(LoopCall):
         lanes, q = self.schedule.lanes, {s: t.q for s, t in self.schedule.tiles.items()}
         memories, packed = self.bind_inputs([*map(ready, consts)], [*map(ready, xs)], lanes, q)
         starts = self._starts(init)
-        counted = None if count is None else self.input(ready(count), n.args[3].type)  # type: ignore[union-attr]
+        steps = None if count is None else self.input(ready(count), n.args[3].type)  # type: ignore[union-attr]
         finals = [self.output(p.type) if self._read(i) else None for i, p in enumerate(plan.carries)]
         over = self._over()
         for k in range(len(plan.stacked)):
@@ -62,15 +62,16 @@ class Dispatch(LoopCall):
         shares = self.deferred(lambda: grid(self.e, self.const, plan, self.schedule))
         groups = self.deferred(lambda: self.muli(shares()[0], self.const(len(plan.components))))
         made = self._scratch(memories, groups)
+        counted = {d: self.size(d) for d in plan.counted_sizes}
         layout = KernelMemories(
-            memories, packed, finals, starts, made.counters, counted,
+            memories, packed, finals, starts, made.counters, steps,
             self.size(plan.loop.length), self.size(plan.rows),
             CHUNKS, MEMBERS, self.schedule.tiles, relax_instruction(self.e.target),
             self.signature([CHUNKS, MEMBERS, GROUPS]),
         )  # fmt: skip
         layout.shared, layout.stays = made.pieces, made.kept is not None
         layout.prologues, layout.apart = self.prologues, self.schedule.apart
-        layout.from_zero = self._from_zero(starts)
+        layout.from_zero, layout.sizes = self._from_zero(starts), counted
         layout.word_product = word_product_of(self.e.target, lanes)  # type: ignore[arg-type]
         layout.bindings = [*self.inputs, *self.outputs, *made.views]
         kernel = CpuLoopKernel(plan, layout, lanes).kernel()

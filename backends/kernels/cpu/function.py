@@ -27,6 +27,7 @@ from lstm_ir.backends.kernels.text.statements import Name, TextOperand
 from lstm_ir.backends.kernels.text.steps import TimeStep, backward, counted_steps
 from lstm_ir.backends.kernels.text.text import Text, scalar_type
 from lstm_ir.backends.memory import LINE
+from lstm_ir.ir.dims import Dim
 
 
 @dataclass
@@ -53,6 +54,7 @@ class KernelMemories:
     word_product: str = ""  # how products of int8 are made
     apart: bool = False  # columns outermost
     from_zero: frozenset[KLoop] = frozenset()  # passes that add nothing in the first step
+    sizes: Mapping[Dim, Name] = field(default_factory=dict)  # named ones that loops count to
 
 
 class CpuLoopKernel:
@@ -60,7 +62,7 @@ class CpuLoopKernel:
 
     def __init__(self, plan: LoopPlan, layout: KernelMemories, lanes: int) -> None:
         self.plan, self.l = plan, layout
-        self.t = Text(lanes)
+        self.t = Text(lanes, sizes=layout.sizes)
 
     def kernel(self) -> Kernel:
         """Its functions: the entry begins with its memories."""
@@ -107,7 +109,7 @@ class CpuLoopKernel:
             return []
         parts = []
         for c in self.plan.components:
-            self.t = Text(t.lanes, PREFIX)
+            self.t = Text(t.lanes, PREFIX, t.sizes)
             self._component(c, low, high, *team)
             parts.append(self.t)
         self.t = t

@@ -160,7 +160,7 @@ class Evaluator:
         t = self.t
         start, kind = self.fold_start(a)
         self.steady(inner, place, sums, known)
-        at, (total,), (out,) = t.carried(t.index(0), t.index(loop.size), t.index(1), [start], [kind])
+        at, (total,), (out,) = t.carried(t.index(0), t.extent(loop.size), t.index(1), [start], [kind])
         same = {x: v for x, v in known.items() if all(at.level != loop.level for at in x.loops)}
         v = self.value(inner, place.counted(loop.level, at), a.cols, sums, same)
         t.close([self.folded(a, total, v)], [kind])

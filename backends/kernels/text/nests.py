@@ -82,7 +82,7 @@ def _write(
     here = place
     with ExitStack() as plain:
         for loop in loops:
-            bounds = t.index(0), t.index(loop.size), t.index(1)
+            bounds = t.index(0), t.extent(loop.size), t.index(1)
             if kinds:
                 at, inside, out = t.carried(*bounds, totals, kinds)
                 totals = [*inside]

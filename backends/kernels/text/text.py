@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 import numpy as np
@@ -25,6 +25,7 @@ from lstm_ir.backends.kernels.text.statements import (
     argument,
     operation,
 )
+from lstm_ir.ir.dims import Dim
 from lstm_ir.ir.types import DType
 
 DIVISIONS = ("divui", "remui", "ceildivui")  # by numbers that a compiler should know
@@ -63,8 +64,10 @@ def stored_type(dtype: DType) -> str:
 class Text:
     """Writes one function's statements. Without lanes, what would be a vector is one element."""
 
-    def __init__(self, lanes: int, prefix: str = "%v") -> None:
+    def __init__(self, lanes: int, prefix: str = "%v", sizes: Mapping[Dim, Name] | None = None) -> None:
+        """sizes: what the function knows named sizes as."""
         self.lanes, self._prefix = lanes, prefix
+        self.sizes: Mapping[Dim, Name] = {} if sizes is None else sizes
         self.buffers: list[Operation] = []
         self.own: set[str] = set()  # names of values that are defined here
         self._constants: dict[tuple[str, str], Constant] = {}  # by literal and type
@@ -155,6 +158,10 @@ class Text:
     def index(self, n: int) -> Constant:
         """A constant index."""
         return self.constant(str(n), "index")
+
+    def extent(self, d: Dim) -> TextOperand:
+        """A size as an index."""
+        return self.index(d) if isinstance(d, int) else self.sizes[d]
 
     def constant(self, literal: str, kind: str) -> Constant:
         """A constant at the head."""
