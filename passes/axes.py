@@ -87,6 +87,9 @@ class BodyAxes:
             self._without(x, out, axes if name == "argmax" else (), axes)
         elif name == "slice":
             self._but(x, out, [i for i in range(x.rank) if x.shape[i] != out.shape[i]])
+        elif name == "pad":
+            edges = zip(a["edge_padding_low"], a["edge_padding_high"], a["interior_padding"], strict=True)
+            self._but(x, out, [i for i, edge in enumerate(edges) if any(e != 0 for e in edge)])
         elif name == "concatenate":
             for v in n.inputs:
                 self._but(v, out, [a["dimension"]])

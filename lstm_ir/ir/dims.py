@@ -279,7 +279,7 @@ def substitute(d: Dim, env: Mapping[str, Dim]) -> Dim:
             if isinstance(atom, Floor):
                 value = mul(value, floordiv(substitute(atom.numerator, env), atom.divisor))
             else:
-                value = mul(value, env.get(atom, name(atom)))
+                value = mul(value, env[atom] if atom in env else name(atom))
         total = add(total, value)
     return total
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import TypeAlias
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple, TypeAlias
 
 from lstm_ir.backends.kernels.body import instead
+from lstm_ir.ir import dims
 from lstm_ir.ir.dims import Dim
 from lstm_ir.ir.graph import Value
 from lstm_ir.ir.location import Loc
@@ -44,6 +45,41 @@ class PieceBoundaryError(Exception):
         self.offset = offset
 
 
+class CutTurns(NamedTuple):
+    """So many turns of a loop come before a boundary: `turns`, or none where that is below 0, or `size` of them."""
+
+    turns: Dim
+    size: Dim
+
+
+class TurnBoundaryError(Exception):
+    """The turns of a loop span two pieces, of which the second begins at the index `place`.
+
+    inside: whether that is surely none before the first turn, and none behind the last.
+    """
+
+    def __init__(self, level: int, place: Dim, inside: bool) -> None:
+        super().__init__(level, place)
+        self.level, self.place, self.inside = level, place, inside
+
+    def parts(self, access: Sequence[Index], cut: Cut) -> list[tuple[Index, ...]]:
+        """An access before the boundary and behind it; where none of its loops counts these turns others cut theirs."""
+        if all(not isinstance(at, LoopAxis) or at.level != self.level for at in access):
+            raise self
+        return [tuple(self._part(at, cut, first) for at in access) for first in (True, False)]
+
+    def _part(self, at: Index, cut: Cut, first: bool) -> Index:
+        if not isinstance(at, LoopAxis) or at.level != self.level:
+            return at
+        turns = dims.add(self.place, dims.mul(at.start, -1))
+        if not self.inside:
+            turns = cut(turns, at.size)
+        if first:
+            return replace(at, size=turns, most=at.room, below=at.below | {self.place})
+        rest, start = dims.add(at.size, dims.mul(turns, -1)), dims.add(at.start, turns)
+        return replace(at, size=rest, start=start, most=at.room, above=at.above | {self.place})
+
+
 @dataclass(frozen=True, slots=True)
 class RowAxis:
     """The axis of independent rows (the batch)."""
@@ -58,11 +94,46 @@ class ColumnAxis:
 
 @dataclass(frozen=True, slots=True)
 class LoopAxis:
-    """An axis whose index the loop `level` inside of the kernel counts, `size` turns, from `start` on."""
+    """An axis whose index the loop `level` inside of the kernel counts, `size` turns, from `start` on.
+
+    The turns may be a part of an axis. Then `most` is how many the whole one has, and the part is known to lie below
+    and above some indices, whatever the names of sizes stand for.
+    """
 
     level: int
     size: Dim
-    start: int = 0
+    start: Dim = 0
+    most: Dim | None = None
+    below: frozenset[Dim] = frozenset()
+    above: frozenset[Dim] = frozenset()
+
+    @property
+    def end(self) -> Dim:
+        """The index behind the last one."""
+        return dims.add(self.start, self.size)
+
+    @property
+    def room(self) -> Dim:
+        """How many turns there are at most."""
+        return self.size if self.most is None else self.most
+
+    def begins_behind(self, place: Dim) -> bool:
+        """Whether no turn has an index below `place`."""
+        return any(reaches(d, place) for d in (self.start, *self.above))
+
+    def ends_before(self, place: Dim) -> bool:
+        """Whether all turns have indices below `place`."""
+        return any(reaches(place, d) for d in (self.end, *self.below))
+
+    def moved(self, by: Dim) -> LoopAxis:
+        """So many elements further."""
+        below, above = (frozenset(dims.add(d, by) for d in known) for known in (self.below, self.above))
+        return replace(self, start=dims.add(self.start, by), below=below, above=above)
+
+    @property
+    def turns(self) -> LoopAxis:
+        """The loop alone."""
+        return LoopAxis(self.level, self.size, most=self.most)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,10 +144,12 @@ class PickedAxis:
 Index: TypeAlias = "int | RowAxis | ColumnAxis | LoopAxis | PickedAxis"
 Access: TypeAlias = "tuple[Index, ...]"
 ROW = RowAxis()
+Cut: TypeAlias = "Callable[[Dim, Dim], Dim]"
+"""What names so many turns, where there may be fewer, or none: the first number, moved between 0 and the second."""
 
 
 def leading_indices(sizes: Sequence[Dim], around: Sequence[Index] = ()) -> list[tuple[int | LoopAxis, ...]]:
-    """Every index of leading axes of these sizes; those of named sizes, and many, are those of loops, the longest first.
+    """Every index of leading axes of these sizes; named sizes, and many, are those of loops, long ones first.
 
     around: an access whose loops stand around these.
     """
@@ -94,9 +167,14 @@ def leading_indices(sizes: Sequence[Dim], around: Sequence[Index] = ()) -> list[
     return out
 
 
+def reaches(a: Dim, b: Dim) -> bool:
+    """Whether a >= b, whatever the names stand for."""
+    return dims.at_least(dims.add(a, dims.mul(b, -1)), 0) is True
+
+
 def loops_of(access: Iterable[Index]) -> tuple[LoopAxis, ...]:
     """The loops that count indices of an access, from the outermost on, without where they start."""
-    found = {at.level: LoopAxis(at.level, at.size) for at in access if isinstance(at, LoopAxis)}
+    found = {at.level: at.turns for at in access if isinstance(at, LoopAxis)}
     return tuple(found[level] for level in sorted(found))
 
 
@@ -105,7 +183,7 @@ def moved(at: Index, by: int) -> Index:
     if isinstance(at, ColumnAxis):
         return ColumnAxis(at.start + by)
     if isinstance(at, LoopAxis):
-        return LoopAxis(at.level, at.size, at.start + by)
+        return at.moved(by)
     assert isinstance(at, int)
     return at + by
 
@@ -160,20 +238,39 @@ def through_concatenate(v: Value, access: Access, width: int) -> tuple[Value, Ac
     at = access[axis]
     if isinstance(at, RowAxis):
         raise RefusedError("joins rows", v, instead.JOIN_ROWS)
-    start, size = (at, 1) if isinstance(at, int) else (at.start, width if isinstance(at, ColumnAxis) else at.size)
+    if isinstance(at, LoopAxis):
+        return _piece_of_turns(v, access, axis, at)
+    assert not isinstance(at, PickedAxis)
+    start, size = (at, 1) if isinstance(at, int) else (at.start, width)
     low = 0
     for piece in v.node.inputs:
         n = piece.shape[axis]
         if not isinstance(n, int):
             raise RefusedError("joins pieces whose sizes are named", v, instead.NUMBERS)
         if start < low + n:
-            if start + size > low + n and isinstance(at, LoopAxis):
-                raise RefusedError(f"a join of pieces along an axis of {at.size} leading indices", v, instead.OUTSIDE)
             if start + size > low + n:
                 raise PieceBoundaryError(low + n - start)
             return piece, (*access[:axis], moved(at, -low), *access[axis + 1 :])
         low += n
     raise RefusedError("a window outside the value", v)
+
+
+def _piece_of_turns(v: Value, access: Access, axis: int, at: LoopAxis) -> tuple[Value, Access]:
+    """The piece that holds all turns of a loop, and its access; sizes may be named."""
+    low: Dim = 0
+    *others, last = v.node.inputs
+    for piece in others:
+        high = dims.add(low, piece.shape[axis])
+        if not at.begins_behind(high):
+            if at.ends_before(high):
+                break
+            # No size is below 0, and an access lies within its value.
+            begins, ends = at.start == low or reaches(high, at.start), at.end == v.shape[axis] or reaches(at.end, high)
+            raise TurnBoundaryError(at.level, high, begins and ends)
+        low = high
+    else:
+        piece = last
+    return piece, (*access[:axis], at.moved(dims.mul(low, -1)), *access[axis + 1 :])
 
 
 def through_reshape(v: Value, access: Access, width: int) -> Access:

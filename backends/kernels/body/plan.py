@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from lstm_ir.backends.kernels.body.access import Access, ColumnAxis, LoopAxis, loops_of
+from lstm_ir.backends.kernels.body.access import Access, ColumnAxis, CutTurns, Index, LoopAxis, loops_of
 from lstm_ir.backends.kernels.body.atoms import Atom, Matrix, MemorySource, ProductTerm, Temp
 from lstm_ir.backends.kernels.body.hoisting import Projection
-from lstm_ir.ir.dims import Dim
+from lstm_ir.ir import dims
+from lstm_ir.ir.dims import Dim, Expr
 from lstm_ir.ir.graph import Graph, Node, Value
 from lstm_ir.ir.loop import Loop
 from lstm_ir.ir.types import DType
@@ -41,6 +42,13 @@ class Root:
     def loops(self) -> tuple[LoopAxis, ...]:
         """Loops inside of the kernel that count the other leading indices."""
         return loops_of(self.access)
+
+
+def _whole(at: Index, size: Dim) -> Index:
+    """All columns, or all turns, of which an index is a window."""
+    if isinstance(at, LoopAxis):
+        return LoopAxis(at.level, size)
+    return ColumnAxis(0) if isinstance(at, ColumnAxis) else at
 
 
 def static_of(access: Access) -> tuple[int, ...]:
@@ -130,6 +138,7 @@ class LoopPlan:
     scanned: tuple[Value, ...]
     stacked: tuple[Value, ...]
     projections: list[Projection]
+    cuts: Mapping[Expr, CutTurns] = field(default_factory=dict)  # names that the kernel itself knows
     rounds: bool = False  # whether products round before something is added (`decisions.py`)
     ending: UntilCarry | None = None
 
@@ -140,11 +149,16 @@ class LoopPlan:
 
     @property
     def counted_sizes(self) -> list[Dim]:
-        """Named sizes to which loops inside of the kernel count."""
+        """Named sizes to which loops inside of the kernel count, or from which on."""
         roots = [r for c in self.components for s in c.sweeps for r in s.roots]
         seen: set[Atom] = set()
-        loops = [loop for r in roots for loop in (*r.loops, *(x for a in walk(r.atom, seen) for x in _counting(a)))]
-        return list(dict.fromkeys(x.size for x in loops if not isinstance(x.size, int)))
+        found = [r.access for r in roots] + [a.access for r in roots for a in walk(r.atom, seen)]
+        sizes = [d for at in found for i in at if isinstance(i, LoopAxis) for d in (i.size, i.start)]
+        sizes += [d for p in (*self.carries, *self.stacked) for d in p.shape]
+        sizes += [d for c in self.cuts.values() for d in c]
+        none: dict[str, Dim] = {str(c): 0 for c in self.cuts}
+        called = [dims.substitute(d, none) for d in sizes]
+        return list(dict.fromkeys(d for d in called if not isinstance(d, int)))
 
     @property
     def loop(self) -> Loop:
@@ -157,18 +171,13 @@ class LoopPlan:
             for s in c.sweeps:
                 for r in s.roots:
                     if r.static == static and self._result(r.dest) is v:
-                        return tuple(ColumnAxis(0) if isinstance(a, ColumnAxis) else a for a in r.access)
+                        return tuple(map(_whole, r.access, v.shape))
         raise AssertionError("a result without windows")
 
     def _result(self, dest: MemorySource) -> Value | None:
         if dest.kind == "carry":
             return self.carries[dest.index]
         return self.stacked[dest.index] if dest.kind == "stack" else None
-
-
-def _counting(a: Atom) -> tuple[LoopAxis, ...]:
-    """Loops that stand around an atom, or that a fold is."""
-    return (*a.loops, *(loops_of(a.access) if a.op == "fold" else ()))
 
 
 def below(a: Atom) -> list[Atom]:

@@ -14,6 +14,7 @@ from lstm_ir.backends.kernels.body.access import (
     LoopAxis,
     PieceBoundaryError,
     RefusedError,
+    TurnBoundaryError,
     leading_indices,
     loops_of,
 )
@@ -69,6 +70,7 @@ class _Planner:
             raise RefusedError("its steps say for all rows together when it ends (until)", flag, instead.KNOWN_END)
         roots = [r for out in self._outputs() for r in self._roots(*out)]
         roots = self._matched(roots)
+        p.numbers.inline(roots, self._rebuilt)
         self._add_temps(roots)
         self._merge(roots)
         self._spill(roots)
@@ -78,7 +80,7 @@ class _Planner:
         return LoopPlan(
             self.node, self.body, self.rows, self._components(roots), used,
             self.carries, self.scanned,
-            self.body.outputs[n_carries:], p.projections, ending=self.ending,
+            self.body.outputs[n_carries:], p.projections, p.cuts, ending=self.ending,
         )  # fmt: skip
 
     # -- results
@@ -128,10 +130,21 @@ class _Planner:
             access: list[Any] = [ROW] * v.rank
             for a, i in zip(leading, static, strict=True):
                 access[a] = i
-            out += self._windows(dest, v, access, width) if width else [self._root(dest, v, tuple(access), 0)]
+            out += self._turns(dest, v, access, width)
         return out
 
-    def _windows(self, dest: MemorySource, v: Value, access: list[Any], width: int) -> list[Root]:
+    def _turns(self, dest: MemorySource, v: Value, access: list[Any], width: int) -> list[Root]:
+        """Where pieces are joined along an axis that a loop counts there is a loop for each."""
+        todo, done = [tuple(access)], list[Root]()
+        while todo:
+            here = todo.pop()
+            try:
+                done += self._windows(dest, v, here, width) if width else [self._root(dest, v, here, 0)]
+            except TurnBoundaryError as boundary:
+                todo += reversed(boundary.parts(here, self.puller.cut))
+        return done
+
+    def _windows(self, dest: MemorySource, v: Value, access: Access, width: int) -> list[Root]:
         todo, done = [(0, width)], []
         while todo:
             start, size = todo.pop()

@@ -14,6 +14,7 @@ from lstm_ir.backends.kernels.body import instead, sums
 from lstm_ir.backends.kernels.body.access import (
     Access,
     ColumnAxis,
+    CutTurns,
     LoopAxis,
     PickedAxis,
     PieceBoundaryError,
@@ -22,7 +23,8 @@ from lstm_ir.backends.kernels.body.access import (
 from lstm_ir.backends.kernels.body.atoms import Atom, Matrix, MemorySource, ProductTerm, Temp
 from lstm_ir.backends.kernels.body.forms import ProductForms
 from lstm_ir.backends.kernels.body.hoisting import Projection
-from lstm_ir.ir.dims import Dim
+from lstm_ir.backends.kernels.body.kept_numbers import KeptNumbers
+from lstm_ir.ir.dims import Dim, Expr
 from lstm_ir.ir.graph import Graph, Node, Value, make, topological
 from lstm_ir.ir.literals import splat
 from lstm_ir.ir.location import at
@@ -53,11 +55,16 @@ class Puller:
     forms: ProductForms
     projections: list[Projection] = field(default_factory=list)
     temps: list[Temp] = field(default_factory=list)
+    numbers: KeptNumbers = field(init=False)
+    cuts: dict[Expr, CutTurns] = field(default_factory=dict)
     _atoms: dict[Any, Atom] = field(default_factory=dict)
     _pulled: dict[Any, Atom | RefusedError] = field(default_factory=dict)
     _temp_of: dict[Any, Temp] = field(default_factory=dict)
     _turned: dict[tuple[Value, int], Value] = field(default_factory=dict)
     _reshapes: dict[tuple[Value, Shape], Value] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.numbers = KeptNumbers(self.temps)
 
     # -- making atoms
 
@@ -147,6 +154,24 @@ class Puller:
             self.temps.append(found)
         return found
 
+    def _kept(self, number: Atom) -> Atom:
+        """A number that a loop of a named size counts, as one that is computed once for each turn."""
+        if number.cols or all(isinstance(at.size, int) for at in number.loops):
+            return number
+        temp = self.temp(number, 0)
+        self.numbers.add(temp)
+        return self.temp_load(temp)
+
+    def cut(self, turns: Dim, size: Dim) -> Dim:
+        """A name for `turns`, moved between 0 and `size`: which of them come first depends on the call."""
+        wanted = CutTurns(turns, size)
+        for known, c in self.cuts.items():
+            if c == wanted:
+                return known
+        made = Expr((((f"cut {len(self.cuts)}",), 1),))  # no user's name
+        self.cuts[made] = wanted
+        return made
+
     def temp_load(self, temp: Temp) -> Atom:
         """The element of a computed row at this place."""
         return self.load(MemorySource("temp", temp.index), temp.access, temp.atom.dtype)
@@ -193,12 +218,14 @@ class Puller:
             return self.load(MemorySource("value", 0, v), access, v.dtype)
         if v.op == "in_range":
             return self.pull(self._confined(v), access, width)
+        if v.op == "pad":
+            return self.pull(self._joined(v), access, width)
         if Trait.elementwise in v.node.op.traits:
             if v.op in COSTLY and (found := sums.by_row(self, v, access)) is not None:
                 return found
             args = tuple(self.pull(x, access, width) for x in v.node.inputs)
             made = self.elementwise(v.op, v.dtype, args, v.node)
-            return sums.kept(self, made) if v.op in COSTLY else made
+            return self._kept(made) if v.op in COSTLY else made
         if v.op == "dot_general":
             return self._product(v, access, width)
         if v.op in sums.REDUCTIONS:
@@ -364,6 +391,30 @@ class Puller:
                 found = self._turned[v, 0] = ops.min(ops.select(hit, place, n), axis)
             self._adopt(found)
         return found
+
+    def _joined(self, v: Value) -> Value:
+        """What is padded as a join of it and what stands before and behind."""
+        found = self._turned.get((v, 0))
+        if found is None:
+            (found, fill), a = v.node.inputs, v.node.attrs
+            if any(a["interior_padding"]):
+                raise RefusedError("a pad between elements", v, instead.of_op("pad"))
+            with at(v.node.loc):
+                for axis, edges in enumerate(zip(a["edge_padding_low"], a["edge_padding_high"], strict=True)):
+                    before, after = (self._edge(found, fill, axis, edge, v) for edge in edges)
+                    if before or after:
+                        found = ops.concat([*before, found, *after], axis)
+            self._turned[v, 0] = found
+            self._adopt(found)
+        return found
+
+    def _edge(self, x: Value, fill: Value, axis: int, size: Dim, v: Value) -> list[Value]:
+        """So many elements of one value along an axis; none where there are 0."""
+        if size == 0:
+            return []
+        if isinstance(size, int) and size < 0:
+            raise RefusedError("a pad that cuts off", v, instead.SLICE)
+        return [ops.broadcast_in_dim(fill, (*x.shape[:axis], size, *x.shape[axis + 1 :]), ())]
 
     def _confined(self, v: Value) -> Value:
         """Integers moved into their range: inside of a loop nothing says which lie outside of it."""

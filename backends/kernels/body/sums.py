@@ -21,6 +21,7 @@ from lstm_ir.backends.kernels.body.access import (
     LoopAxis,
     PieceBoundaryError,
     RefusedError,
+    TurnBoundaryError,
     leading_indices,
 )
 from lstm_ir.backends.kernels.body.atoms import Atom, MemorySource, Temp
@@ -49,6 +50,9 @@ class AtomMaker(Protocol):
 
     def reduction(self, op: str, inner: Atom, width: int, node: Node) -> Atom:
         """Over columns."""
+
+    def cut(self, turns: Dim, size: Dim) -> Dim:
+        """Some of the turns of a loop."""
 
     def temp(self, atom: Atom, width: int) -> Temp:
         """Scratch memory."""
@@ -140,7 +144,7 @@ def by_row(p: AtomMaker, v: Value, access: Access) -> Atom | None:
         return None
     try:
         whole = p.pull(v, (*access[:i], ColumnAxis(loop.start), *access[i + 1 :]), loop.size)
-    except (PieceBoundaryError, RefusedError):
+    except (PieceBoundaryError, TurnBoundaryError, RefusedError):
         return None
     if whole.op == "splat" or not whole.cols:
         return whole
@@ -152,13 +156,6 @@ def by_row(p: AtomMaker, v: Value, access: Access) -> Atom | None:
     return p.load(whole.source, here, whole.dtype)
 
 
-def kept(p: AtomMaker, number: Atom) -> Atom:
-    """A number that a loop of a named size counts, computed once for each turn, one by one."""
-    if number.cols or all(isinstance(at.size, int) for at in number.loops):
-        return number
-    return p.temp_load(p.temp(number, 0))
-
-
 def _as_row(p: AtomMaker, v: Value, access: Access) -> Atom:
     """Columns of a row whose numbers are computed one by one and kept."""
     j = _column(access)
@@ -168,7 +165,12 @@ def _as_row(p: AtomMaker, v: Value, access: Access) -> Atom:
     if not isinstance(size, int):
         raise RefusedError("columns of a named size", v, instead.NUMBERS)
     level = max((at.level + 1 for at in access if isinstance(at, LoopAxis)), default=0)
-    number = p.pull(v, (*access[:j], LoopAxis(level, size), *access[j + 1 :]), 1)
+    try:
+        number = p.pull(v, (*access[:j], LoopAxis(level, size), *access[j + 1 :]), 1)
+    except TurnBoundaryError as boundary:
+        if boundary.level != level:
+            raise
+        raise RefusedError("columns of pieces that are computed one by one", v, instead.OUTSIDE) from None
     if all(at.level != level for at in number.loops):
         return number
     if number.op != "load" or number.source is None or number.source.kind != "temp":
@@ -195,8 +197,14 @@ def _folded(
 ) -> Atom:
     """Over axes whose indices are written out, or loops where they are many."""
     total: Atom | None = None
-    for indices in leading_indices(sizes, access):
-        part = element(indices)
+    todo: list[tuple[Index, ...]] = [*reversed(leading_indices(sizes, access))]
+    while todo:
+        indices = todo.pop()
+        try:
+            part = element(indices)
+        except TurnBoundaryError as boundary:
+            todo += reversed(boundary.parts(indices, p.cut))
+            continue
         for at in reversed(indices):
             if isinstance(at, LoopAxis):
                 part = p.fold(op, part, at, v.node)

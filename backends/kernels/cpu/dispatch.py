@@ -199,7 +199,7 @@ class Dispatch(LoopCall):
     def _rows(self, temp: Temp) -> ScratchRows:
         """A computed row's memory; each member has its own of what each computes."""
         whole = -(-self._padded(temp.width) // WORD) * WORD
-        counts = [at.size for at in temp.loops]
+        counts = [at.room for at in temp.loops]
         before, width = (counts, (whole,)) if temp.width else (counts[:-1], tuple(counts[-1:]))
         members = (most_members(self.plan, self.schedule),) if temp.index in self.plan.own_temps else ()
         t = TensorType((*members, *before, self.plan.rows, *width), temp.atom.dtype)

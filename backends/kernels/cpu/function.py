@@ -72,6 +72,9 @@ class CpuLoopKernel:
             t.put(m.subspan(binding, zero))
         if args.shared is not None:
             self._pieces(*args.shared)
+        for name, cut in self.plan.cuts.items():
+            turns = t.binary("maxsi", t.extent(cut.turns), zero)
+            t.cuts[name] = t.binary("minsi", turns, t.extent(cut.size))
         parts = self._everything()
         return Kernel((*parts, t.function("", args.signature, called_by_iree())))
 
@@ -110,6 +113,7 @@ class CpuLoopKernel:
         parts = []
         for c in self.plan.components:
             self.t = Text(t.lanes, PREFIX, t.sizes)
+            self.t.cuts = t.cuts
             self._component(c, low, high, *team)
             parts.append(self.t)
         self.t = t

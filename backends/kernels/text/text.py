@@ -25,7 +25,8 @@ from lstm_ir.backends.kernels.text.statements import (
     argument,
     operation,
 )
-from lstm_ir.ir.dims import Dim
+from lstm_ir.ir import dims
+from lstm_ir.ir.dims import Dim, Expr
 from lstm_ir.ir.types import DType
 
 DIVISIONS = ("divui", "remui", "ceildivui")  # by numbers that a compiler should know
@@ -68,6 +69,7 @@ class Text:
         """sizes: what the function knows named sizes as."""
         self.lanes, self._prefix = lanes, prefix
         self.sizes: Mapping[Dim, Name] = {} if sizes is None else sizes
+        self.cuts: dict[Expr, Name] = {}  # how many turns of a loop come before a boundary that the call places
         self.buffers: list[Operation] = []
         self.own: set[str] = set()  # names of values that are defined here
         self._constants: dict[tuple[str, str], Constant] = {}  # by literal and type
@@ -136,9 +138,9 @@ class Text:
         """So many of the first lanes of a vector."""
         return self.op("vector.create_mask {} : {}", count, self.vector("i1", lanes))
 
-    def add(self, a: TextOperand, n: int) -> TextOperand:
-        """index + constant."""
-        return a if n == 0 else self.binary("addi", a, self.index(n))
+    def add(self, a: TextOperand, n: Dim) -> TextOperand:
+        """index + a number or a size."""
+        return a if n == 0 else self.binary("addi", a, self.extent(n))
 
     def call(self, call: CallStatement) -> None:
         """A call, whose constants are this function's."""
@@ -160,8 +162,18 @@ class Text:
         return self.constant(str(n), "index")
 
     def extent(self, d: Dim) -> TextOperand:
-        """A size as an index."""
-        return self.index(d) if isinstance(d, int) else self.sizes[d]
+        """A size as an index: a number, one of the call's, or one of those with cuts added."""
+        if isinstance(d, int):
+            return self.index(d)
+        if d in self.sizes:
+            return self.sizes[d]
+        added = [(Expr(((mono, 1),)), k) for mono, k in d.terms]
+        added = [(c, k) for c, k in added if c in self.cuts]
+        assert added, f"{d} is no size of the call"
+        total = self.extent(dims.total([d, *(dims.mul(c, -k) for c, k in added)]))
+        for c, k in added:
+            total = self.binary("addi", total, self.binary("muli", self.cuts[c], self.index(k)))
+        return total
 
     def constant(self, literal: str, kind: str) -> Constant:
         """A constant at the head."""
