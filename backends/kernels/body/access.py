@@ -137,11 +137,18 @@ class LoopAxis:
 
 
 @dataclass(frozen=True, slots=True)
+class NamedIndex:
+    """One element of an axis, whose index depends on the call's sizes: the last one of a named size."""
+
+    place: Dim
+
+
+@dataclass(frozen=True, slots=True)
 class PickedAxis:
     """The axis of a table whose index a number of the row says."""
 
 
-Index: TypeAlias = "int | RowAxis | ColumnAxis | LoopAxis | PickedAxis"
+Index: TypeAlias = "int | RowAxis | ColumnAxis | LoopAxis | NamedIndex | PickedAxis"
 Access: TypeAlias = "tuple[Index, ...]"
 ROW = RowAxis()
 Cut: TypeAlias = "Callable[[Dim, Dim], Dim]"
@@ -178,14 +185,16 @@ def loops_of(access: Iterable[Index]) -> tuple[LoopAxis, ...]:
     return tuple(found[level] for level in sorted(found))
 
 
-def moved(at: Index, by: int) -> Index:
+def moved(at: Index, by: Dim) -> Index:
     """An index so many elements further."""
     if isinstance(at, ColumnAxis):
+        assert isinstance(by, int)
         return ColumnAxis(at.start + by)
     if isinstance(at, LoopAxis):
         return at.moved(by)
-    assert isinstance(at, int)
-    return at + by
+    assert isinstance(at, (int, NamedIndex))
+    place = dims.add(at.place if isinstance(at, NamedIndex) else at, by)
+    return place if isinstance(place, int) else NamedIndex(place)
 
 
 def through_broadcast(v: Value, access: Access) -> Access:
@@ -207,7 +216,9 @@ def through_slice(v: Value, access: Access) -> Access:
             continue
         if isinstance(at, RowAxis) and v.shape[axis] == 1:
             at = 0
-        if isinstance(at, RowAxis) or not isinstance(start, int) or stride != 1:
+        if isinstance(at, ColumnAxis) and v.shape[axis] == 1 and not isinstance(start, int):
+            at = at.start  # the only column
+        if isinstance(at, RowAxis) or stride != 1 or (isinstance(at, ColumnAxis) and not isinstance(start, int)):
             raise RefusedError("a slice of rows, or with a stride", v, instead.SLICE)
         out.append(moved(at, start))
     return _with_row(x, access, out)
@@ -240,6 +251,15 @@ def through_concatenate(v: Value, access: Access, width: int) -> tuple[Value, Ac
         raise RefusedError("joins rows", v, instead.JOIN_ROWS)
     if isinstance(at, LoopAxis):
         return _piece_of_turns(v, access, axis, at)
+    if isinstance(at, NamedIndex):
+        one = LoopAxis(0, 1, at.place)
+        try:
+            piece, there = _piece_of_turns(v, (*access[:axis], one, *access[axis + 1 :]), axis, one)
+        except TurnBoundaryError:
+            raise RefusedError("joins pieces whose sizes are named", v, instead.NUMBERS) from None
+        found = there[axis]
+        assert isinstance(found, LoopAxis)
+        return piece, (*there[:axis], moved(0, found.start), *there[axis + 1 :])
     assert not isinstance(at, PickedAxis)
     start, size = (at, 1) if isinstance(at, int) else (at.start, width)
     low = 0
@@ -292,10 +312,17 @@ def _regrouped(old: list[Dim], new: list[tuple[Dim, Index]], width: int, v: Valu
         return [new[0][1]]
     if not new:
         return [0] * len(old)
+    if not all(isinstance(d, int) for d in (*old, *(d for d, _ in new))):
+        kept = iter([at for d, at in new if d != 1])
+        if [d for d in old if d != 1] != [d for d, _ in new if d != 1]:
+            raise RefusedError("a reshape that joins or cuts axes of named sizes", v, instead.RESHAPE)
+        return [0 if d == 1 else next(kept) for d in old]
     offset, last_one = 0, new[-1][1]
     for n, (size, at) in enumerate(new):
         if isinstance(at, RowAxis) or (not isinstance(at, int) and n != len(new) - 1):
             raise RefusedError("a reshape that mixes rows with columns", v, instead.RESHAPE)
+        if isinstance(at, NamedIndex):
+            raise RefusedError("a reshape of an element whose index is a named size", v, instead.RESHAPE)
         assert not isinstance(at, PickedAxis)
         offset = offset * int(size) + (at if isinstance(at, int) else at.start)  # type: ignore[arg-type]
     sizes = [int(s) for s in old]  # type: ignore[arg-type]

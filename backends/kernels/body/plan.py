@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from lstm_ir.backends.kernels.body.access import Access, ColumnAxis, CutTurns, Index, LoopAxis, loops_of
+from lstm_ir.backends.kernels.body.access import Access, ColumnAxis, CutTurns, Index, LoopAxis, NamedIndex, loops_of
 from lstm_ir.backends.kernels.body.atoms import Atom, Matrix, MemorySource, ProductTerm, Temp
 from lstm_ir.backends.kernels.body.hoisting import Projection
 from lstm_ir.ir import dims
@@ -154,6 +154,7 @@ class LoopPlan:
         seen: set[Atom] = set()
         found = [r.access for r in roots] + [a.access for r in roots for a in walk(r.atom, seen)]
         sizes = [d for at in found for i in at if isinstance(i, LoopAxis) for d in (i.size, i.start)]
+        sizes += [i.place for at in found for i in at if isinstance(i, NamedIndex)]
         sizes += [d for p in (*self.carries, *self.stacked) for d in p.shape]
         sizes += [d for c in self.cuts.values() for d in c]
         none: dict[str, Dim] = {str(c): 0 for c in self.cuts}

@@ -298,7 +298,9 @@ class Puller:
             return by_loops()
         k_axis = contracting[m][0]
         if not all(isinstance(d, int) for d in matrix.shape):
-            return by_loops()
+            if self.rows == 1:
+                return by_loops()
+            raise RefusedError("a matrix of a named size", v, instead.NUMBERS)  # a loop reads it anew for each row
         row_at[contracting[1 - m][0]] = ColumnAxis(0)
         place = tuple(row_at[i] for i in range(row.rank))
         cols = [i for i, x in matrix_at.items() if isinstance(x, ColumnAxis)]

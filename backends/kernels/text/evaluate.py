@@ -81,18 +81,18 @@ class Evaluator:
         for a in order(root):
             if a not in known:
                 known[a] = self._one(a, place, sums, known)
-        return self.widened(root, known[root]) if wide else known[root]
+        return self.widened(root, known[root], place) if wide else known[root]
 
-    def widened(self, a: Atom, v: TextOperand) -> TextOperand:
+    def widened(self, a: Atom, v: TextOperand, place: ElementPlace) -> TextOperand:
         """The value of `a` as a vector."""
-        if a.cols or not self.t.lanes:
+        if _is_wide(a, place) or not self.t.lanes:
             return v
         kind = scalar_type(a.dtype)
         return self.t.op("vector.broadcast {} : {} to {}", v, kind, self.t.vector(kind))
 
     def _one(self, a: Atom, place: ElementPlace, sums: Sums | None, known: dict[Atom, TextOperand]) -> TextOperand:
         if a.op == "load":
-            return self.load(a, place, a.cols)
+            return self.load(a, place, _is_wide(a, place))
         if a.op == "splat":
             return self.t.number(a.number, a.dtype, False)
         if a.op == "step":
@@ -106,8 +106,9 @@ class Evaluator:
             return self._fold(a, place, sums, known)
         if a.op == "pick":
             return self._picked(a, known[a.args[0]], place)
-        args = [self.widened(x, known[x]) if a.cols else known[x] for x in a.args]
-        return self.ops.emit(a, args, a.cols)
+        wide = _is_wide(a, place)
+        args = [self.widened(x, known[x], place) if wide else known[x] for x in a.args]
+        return self.ops.emit(a, args, wide)
 
     def _picked(self, a: Atom, index: TextOperand, place: ElementPlace) -> TextOperand:
         """A row of a table; an index beyond its ends is moved to the nearest row."""
@@ -198,6 +199,11 @@ _REDUCE = {
 def reduction(kind: str, dtype: DType) -> tuple[str, float, str]:
     """(arith op, the number that it begins with, the word across lanes) of a reduction."""
     return _REDUCE[kind] if dtype.is_float else integers.reduction(kind, dtype)
+
+
+def _is_wide(a: Atom, place: ElementPlace) -> bool:
+    """Whether an atom is a vector at a place: it differs between columns, or between turns that are lanes."""
+    return a.cols or any(at.level == place.lanes for at in a.loops)
 
 
 def _here(a: Atom) -> tuple[Atom, ...]:

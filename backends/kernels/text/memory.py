@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from lstm_ir.backends.kernels.body.access import Access, ColumnAxis, LoopAxis, PickedAxis, RowAxis
+from lstm_ir.backends.kernels.body.access import Access, ColumnAxis, LoopAxis, NamedIndex, PickedAxis, RowAxis
 from lstm_ir.backends.kernels.text.statements import Kind, MemRef, Name, Subspan, TextOperand
 from lstm_ir.backends.kernels.text.text import Text
 from lstm_ir.ir.cached import cached_property
@@ -127,6 +127,7 @@ class ElementPlace:
     slot: TextOperand | None = None  # the row among those that a group of threads holds
     loops: Mapping[int, TextOperand] = field(default_factory=dict)  # by level
     picked: TextOperand | None = None  # of a table's rows
+    lanes: int | None = None  # the level of the loop whose turns are the lanes of a vector
 
     def counted(self, level: int, index: TextOperand) -> ElementPlace:
         """One more index."""
@@ -146,6 +147,8 @@ def indices(t: Text, access: Access, place: ElementPlace, m: Memory | None = Non
             out.append(t.add(place.col, at.start))
         elif isinstance(at, LoopAxis):
             out.append(t.add(place.loops[at.level], at.start))
+        elif isinstance(at, NamedIndex):
+            out.append(t.extent(at.place))
         elif isinstance(at, PickedAxis):
             assert place.picked is not None
             out.append(place.picked)

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from lstm_ir.backends.kernels.body.access import LoopAxis
+from lstm_ir.backends.kernels.body.access import Access, LoopAxis
 from lstm_ir.backends.kernels.body.atoms import Atom
 from lstm_ir.backends.kernels.body.plan import Root, below
 from lstm_ir.backends.kernels.text.evaluate import Evaluator, Sums, order
@@ -80,9 +80,11 @@ def _write(
     totals, kinds = [v for v, _ in starts], [k for _, k in starts]
     made: list[list[TextOperand]] = []
     here = place
+    lanes = not wide and t.lanes > 0 and _in_lanes(nest, loops[-1].level)
     with ExitStack() as plain:
         for loop in loops:
-            bounds = t.index(0), t.extent(loop.size), t.index(1)
+            by = t.lanes if lanes and loop is loops[-1] else 1
+            bounds = t.index(0), t.extent(loop.size), t.index(by)
             if kinds:
                 at, inside, out = t.carried(*bounds, totals, kinds)
                 totals = [*inside]
@@ -90,11 +92,29 @@ def _write(
             else:
                 at = plain.enter_context(t.loop(*bounds))
             here = here.counted(loop.level, at)
-        totals = _inside(e, nest, here, wide, sums, dict(known), totals)
+            if by > 1:
+                left = t.binary("subi", t.extent(loop.size), at)
+                here = replace(here, mask=t.mask(left), lanes=loop.level)
+        totals = _inside(e, nest, here, wide or lanes, sums, dict(known), totals)
     for results in reversed(made):
         t.close(totals, kinds)
         totals = [*results]
     known.update(zip(nest.folds, totals, strict=True))
+
+
+def _in_lanes(nest: _Nest, level: int) -> bool:
+    """Whether turns of a loop may be the lanes of vectors: it counts the last axis of all that is read and written."""
+    if nest.folds:
+        return False
+    read = [a for r in nest.roots for a in order(r.atom) if any(at.level == level for at in a.loops)]
+    leaves = [a for a in read if a.op in ("load", "pick", "fold", "dot", "reduce")]
+    rows = [r.access for r in nest.roots] + [a.access for a in leaves]
+    return all(a.op == "load" for a in leaves) and all(_counted_axes(at, level) == [len(at) - 1] for at in rows)
+
+
+def _counted_axes(access: Access, level: int) -> list[int]:
+    """Axes that a loop counts."""
+    return [i for i, at in enumerate(access) if isinstance(at, LoopAxis) and at.level == level]
 
 
 def _inside(
