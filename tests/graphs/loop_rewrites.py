@@ -87,10 +87,12 @@ def reversed_columns() -> Graphs:
 
 
 @rewrite(instead.of_op("pad"))
-def padded_columns() -> Graphs:
-    v = x()
-    a = loop(lambda h, r: (li.tanh(li.pad(h[:, 1:], (0, 0), (0, 1)) + r), h), zeros(), v)
-    b = loop(lambda h, r: (li.tanh(li.concat([h[:, 1:], zeros(B, 1)], 1) + r), h), zeros(), v)
+def spread_columns() -> Graphs:
+    v, half = x(), (H + 1) // 2
+    spread = li.constant(np.eye(H, dtype="f4")[::2])
+    gap = (0, 0), (0, H - 2 * half + 1), (0, 1)
+    a = loop(lambda h, r: (li.tanh(li.pad(h[:, :half], *gap) + r), h), zeros(), v)
+    b = loop(lambda h, r: (li.tanh(h[:, :half] @ spread + r), h), zeros(), v)
     return graph([v], *a), graph([v], *b)
 
 
@@ -135,15 +137,6 @@ def matrix_of_a_named_size() -> Graphs:
     def made(k: int | str) -> li.Graph:
         v, m = x(T, B, k), x(k, H, name="m")
         return graph([v, m], *loop(lambda h, r: (li.tanh(h + r @ m), h), zeros(), v))
-
-    return made("K"), made(H)
-
-
-@rewrite(instead.NUMBERS)
-def sum_of_a_named_size() -> Graphs:
-    def made(k: int | str) -> li.Graph:
-        v = x(T, B, k)
-        return graph([v], *loop(lambda h, r: (h + li.sum(li.tanh(r + h), 1, keepdims=True), h), zeros(B, 1), v))
 
     return made("K"), made(H)
 

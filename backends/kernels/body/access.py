@@ -250,16 +250,14 @@ def through_concatenate(v: Value, access: Access, width: int) -> tuple[Value, Ac
     if isinstance(at, RowAxis):
         raise RefusedError("joins rows", v, instead.JOIN_ROWS)
     if isinstance(at, LoopAxis):
-        return _piece_of_turns(v, access, axis, at)
+        piece, turns = _piece_of_turns(v, axis, at)
+        return piece, (*access[:axis], turns, *access[axis + 1 :])
     if isinstance(at, NamedIndex):
-        one = LoopAxis(0, 1, at.place)
         try:
-            piece, there = _piece_of_turns(v, (*access[:axis], one, *access[axis + 1 :]), axis, one)
+            piece, turn = _piece_of_turns(v, axis, LoopAxis(0, 1, at.place))
         except TurnBoundaryError:
             raise RefusedError("joins pieces whose sizes are named", v, instead.NUMBERS) from None
-        found = there[axis]
-        assert isinstance(found, LoopAxis)
-        return piece, (*there[:axis], moved(0, found.start), *there[axis + 1 :])
+        return piece, (*access[:axis], moved(0, turn.start), *access[axis + 1 :])
     assert not isinstance(at, PickedAxis)
     start, size = (at, 1) if isinstance(at, int) else (at.start, width)
     low = 0
@@ -275,8 +273,8 @@ def through_concatenate(v: Value, access: Access, width: int) -> tuple[Value, Ac
     raise RefusedError("a window outside the value", v)
 
 
-def _piece_of_turns(v: Value, access: Access, axis: int, at: LoopAxis) -> tuple[Value, Access]:
-    """The piece that holds all turns of a loop, and its access; sizes may be named."""
+def _piece_of_turns(v: Value, axis: int, at: LoopAxis) -> tuple[Value, LoopAxis]:
+    """The piece that holds all turns of a loop, and the turns there; sizes may be named."""
     low: Dim = 0
     *others, last = v.node.inputs
     for piece in others:
@@ -290,7 +288,7 @@ def _piece_of_turns(v: Value, access: Access, axis: int, at: LoopAxis) -> tuple[
         low = high
     else:
         piece = last
-    return piece, (*access[:axis], at.moved(dims.mul(low, -1)), *access[axis + 1 :])
+    return piece, at.moved(dims.mul(low, -1))
 
 
 def through_reshape(v: Value, access: Access, width: int) -> Access:

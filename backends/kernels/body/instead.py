@@ -26,7 +26,7 @@ _OF_OP = {
     "gather": "take the rows before the loop, and scan them",
     "dynamic_slice": "scan the rows that it picks",
     "reverse": "reverse before the loop, or multiply by the identity with its rows reversed",
-    "pad": "concat with zeros",
+    "pad": "spread elements by a product with a matrix of zeros and ones",
     "cumsum": "multiply by a triangular matrix of ones",
     "stencil": "multiply by a matrix that has the taps on its diagonals",
     "scan": "run the inner loop before the outer one, with a longer batch",

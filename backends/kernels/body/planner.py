@@ -119,8 +119,6 @@ class _Planner:
             return [self._root(dest, v, (ROW,), 0)]
         row = self.row_axis % v.rank if v.rank > 1 else None
         width = v.shape[-1]
-        if row == v.rank - 1:
-            raise RefusedError("a result whose columns have a named size", v, instead.NUMBERS)
         if not isinstance(width, int):
             width = 0  # no columns: numbers of which a loop counts one axis
         leading = [a for a in range(v.rank - (width > 0)) if a != row]

@@ -6,8 +6,6 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
-import numpy as np
-
 from lstm_ir import ops
 from lstm_ir.backends.kernels.body import access as ac
 from lstm_ir.backends.kernels.body import instead, sums
@@ -21,6 +19,7 @@ from lstm_ir.backends.kernels.body.access import (
     RefusedError,
 )
 from lstm_ir.backends.kernels.body.atoms import Atom, Matrix, MemorySource, ProductTerm, Temp
+from lstm_ir.backends.kernels.body.by_others import BY_OTHERS
 from lstm_ir.backends.kernels.body.forms import ProductForms
 from lstm_ir.backends.kernels.body.hoisting import Projection
 from lstm_ir.backends.kernels.body.kept_numbers import KeptNumbers
@@ -31,7 +30,6 @@ from lstm_ir.ir.location import at
 from lstm_ir.ir.opdef import Trait
 from lstm_ir.ir.types import DType, Shape
 from lstm_ir.ops.primitive.linear import free_axes
-from lstm_ir.ops.primitive.size import size_value
 
 COSTLY = frozenset((
     "divide", "remainder", "power", "exponential", "exponential_minus_one", "log", "log_plus_one", "erf", "logistic",
@@ -216,10 +214,8 @@ class Puller:
             return self.pull(piece, at, width)
         if v in self.invariant:
             return self.load(MemorySource("value", 0, v), access, v.dtype)
-        if v.op == "in_range":
-            return self.pull(self._confined(v), access, width)
-        if v.op == "pad":
-            return self.pull(self._joined(v), access, width)
+        if v.op in BY_OTHERS:
+            return self.pull(self._by_others(v), access, width)
         if Trait.elementwise in v.node.op.traits:
             if v.op in COSTLY and (found := sums.by_row(self, v, access)) is not None:
                 return found
@@ -230,8 +226,6 @@ class Puller:
             return self._product(v, access, width)
         if v.op in sums.REDUCTIONS:
             return sums.reduced(self, v, access, width)
-        if v.op == "argmax":
-            return self.pull(self._argmax(v), access, width)
         if v.op == "gather":
             return self._gather(v, access, width)
         raise RefusedError("the kernel generator does not have this op", v, instead.of_op(v.op))
@@ -376,61 +370,12 @@ class Puller:
             return v
         return self.elementwise("select", v.dtype, (mask, v, self.splat(0, v.dtype)), None)
 
-    def _argmax(self, v: Value) -> Value:
-        """The least place that holds the largest element, or the first NaN."""
+    def _by_others(self, v: Value) -> Value:
+        """What other ops make of it, once."""
         found = self._turned.get((v, 0))
         if found is None:
-            (x,), axis = v.node.inputs, v.node.attrs["axis"]
-            n = x.shape[axis]
-            if not isinstance(n, int):
-                raise RefusedError("argmax over a named size", v, instead.NUMBERS)
             with at(v.node.loc):
-                top = ops.broadcast_in_dim(ops.max(x, axis), x.shape, tuple(i for i in range(x.rank) if i != axis))
-                hit = ops.equal(x, top)
-                if x.dtype.is_float:
-                    hit = hit | ops.not_equal(x, x)
-                place = ops.broadcast_in_dim(ops.arange(n, dtype="i32"), x.shape, (axis,))
-                found = self._turned[v, 0] = ops.min(ops.select(hit, place, n), axis)
-            self._adopt(found)
-        return found
-
-    def _joined(self, v: Value) -> Value:
-        """What is padded as a join of it and what stands before and behind."""
-        found = self._turned.get((v, 0))
-        if found is None:
-            (found, fill), a = v.node.inputs, v.node.attrs
-            if any(a["interior_padding"]):
-                raise RefusedError("a pad between elements", v, instead.of_op("pad"))
-            with at(v.node.loc):
-                for axis, edges in enumerate(zip(a["edge_padding_low"], a["edge_padding_high"], strict=True)):
-                    before, after = (self._edge(found, fill, axis, edge, v) for edge in edges)
-                    if before or after:
-                        found = ops.concat([*before, found, *after], axis)
-            self._turned[v, 0] = found
-            self._adopt(found)
-        return found
-
-    def _edge(self, x: Value, fill: Value, axis: int, size: Dim, v: Value) -> list[Value]:
-        """So many elements of one value along an axis; none where there are 0."""
-        if size == 0:
-            return []
-        if isinstance(size, int) and size < 0:
-            raise RefusedError("a pad that cuts off", v, instead.SLICE)
-        return [ops.broadcast_in_dim(fill, (*x.shape[:axis], size, *x.shape[axis + 1 :]), ())]
-
-    def _confined(self, v: Value) -> Value:
-        """Integers moved into their range: inside of a loop nothing says which lie outside of it."""
-        found = self._turned.get((v, 0))
-        if found is None:
-            (x,), ends = v.node.inputs, (v.node.attrs["low"], v.node.attrs["high"])
-            named = not all(isinstance(end, int) for end in ends)
-            dtype = DType.i32 if named and x.dtype.bits < 32 else x.dtype
-            info = np.iinfo(dtype.numpy)
-            held = [min(max(end, info.min), info.max) if isinstance(end, int) else end for end in ends]
-            with at(v.node.loc):
-                low, high = (size_value(end, dtype) for end in held)
-                inside = ops.maximum(ops.minimum(ops.convert(x, dtype), high), low)
-                found = self._turned[v, 0] = ops.convert(inside, x.dtype)
+                found = self._turned[v, 0] = BY_OTHERS[v.op](v)
             self._adopt(found)
         return found
 

@@ -67,6 +67,14 @@ def masked(a: Any, row: Any, start: Any) -> Any:
     return a, li.convert(a > 0, "i32")
 
 
+def best(h: Any, row: Any, memory: Any) -> Any:
+    """The place of the largest score, whose number a later step reads."""
+    e = li.einsum("bh,bsh->bs", h, memory)
+    at = li.argmax(e, 1)
+    h = li.tanh(row + 0.1 * li.convert(at, str(h.dtype))[:, None] + li.max(e, 1, keepdims=True))
+    return h, at
+
+
 # Of each case: the carry beside the batch, the scanned row, what is constant, and the least S.
 CASES: dict[str, tuple[Body, tuple[Any, ...], tuple[Any, ...], tuple[Any, ...], int]] = {
     "attention": (attention, (H,), (H,), ("S", H), 1),
@@ -75,6 +83,7 @@ CASES: dict[str, tuple[Body, tuple[Any, ...], tuple[Any, ...], tuple[Any, ...], 
     "pads": (pads, ("S",), ("S",), ("S",), 1),
     "last": (last, ("S",), (R,), ("S",), 1),
     "planes": (planes, ("S", H), (H,), (1, H), 1),
+    "best": (best, (H,), (H,), ("S", H), 1),
     "masked": (masked, ("S",), ("S",), ("S",), 0),
 }
 
