@@ -43,10 +43,6 @@ class Decisions:
     nodes: frozenset[Node] = frozenset()
     products: frozenset[Node] = frozenset()
 
-    def inside(self, body: Graph) -> bool:
-        """Whether a decision follows from what this body computes."""
-        return any(n in self.nodes for n in body.nodes)
-
 
 def decisions(graph: Graph) -> Decisions:
     """What decides in the graph and in the bodies of its loops."""

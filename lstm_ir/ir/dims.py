@@ -12,6 +12,7 @@ A term behind a sign at the beginning has no "//": in Python `-T//2` is (-T)//2,
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -20,6 +21,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from lstm_ir.ir.errors import DimError
 
+DIVISORS = 2**31  # up to which quotients of quotients become one
 LIMIT = 2**62  # no size, and no coefficient, reaches it: products stay inside 64 bits
 TERMS = 250  # of a product, which each factor may double
 CHARACTERS, TOKENS = 2000, 200  # of a text
@@ -227,8 +229,15 @@ def floordiv(a: Dim, k: Dim) -> Dim:
         q, r = divmod(rest[()], k)
         whole[()] = whole.get((), 0) + q * k
         rest[()] = r
-    left = _make(rest)
     out = _make({m: c // k for m, c in whole.items()})
+    # (g*q + c) // (g*k) is (q + c//g) // k, and (q + n//m) // k is (m*q + n) // (m*k).
+    shared = math.gcd(k, *(c for m, c in rest.items() if m != ()))
+    rest, k = {m: c // shared for m, c in rest.items()}, k // shared
+    for (atom, *more), c in ((m, c) for m, c in rest.items() if m):
+        if c == 1 and not more and isinstance(atom, Floor) and k * atom.divisor < DIVISORS:
+            others = _make({m: c for m, c in rest.items() if m != (atom,)})
+            return add(out, floordiv(add(mul(others, atom.divisor), atom.numerator), k * atom.divisor))
+    left = _make(rest)
     if isinstance(left, int):
         return add(out, left // k)
     return add(out, Expr((((Floor(left, k),), 1),)) if k > 1 else left)

@@ -53,6 +53,23 @@ def test_a_sign_before_a_quotient_is_placed(seed: int) -> None:
         assert dims.parse(str(d)) == d, text
 
 
+def test_quotients_of_quotients_are_one(seed: int) -> None:
+    """Two windows of stride 2, one after the other, have the size of one of stride 4, as in front of a speech model."""
+    for text, want in (
+        ("((T+1)//2+1)//2", "(T+3)//4"), ("((T)//2)//3", "(T)//6"), ("(2*((T)//4))//4", "(T)//8"),
+        ("(B+(T)//3)//2", "(3*B+T)//6"), ("(6*T+9)//15", "(2*T+3)//5"), ("(2*((T)//4)+B)//4", "(2*((T)//4)+B)//4"),
+    ):  # fmt: skip
+        assert dims.parse(text) == dims.parse(want)
+        assert str(dims.parse(text)) == want
+    x = li.input("x", ("T", 3))
+    assert li.reshape(x[::2][::2], ("(T+3)//4*3",)).shape == li.reshape(x[::4], (-1,)).shape
+    draw = random.Random(seed)
+    for _ in range(500):
+        text = f"(({_written(draw, 3)})//{draw.randint(1, 9)}+{draw.randint(0, 9)})//{draw.randint(1, 9)}"
+        at = {"T": draw.randint(0, 40), "B": draw.randint(0, 40)}
+        assert dims.evaluate(dims.parse(text), at) == eval(text, {}, dict(at)), text
+
+
 def _written(draw: random.Random, depth: int) -> str:
     """A random size in the words of Python."""
     if depth == 0 or draw.random() < 0.3:

@@ -31,26 +31,32 @@ from lstm_ir.ir.types import DType
 PLAIN = ProductForms()
 
 
-def make_plan(n: Node, hoist: bool, forms: ProductForms = PLAIN, ending: UntilCarry | None = None) -> LoopPlan:
+def make_plan(
+    n: Node, hoist: bool, forms: ProductForms = PLAIN, ending: UntilCarry | None = None,
+    decided: frozenset[Node] = frozenset(),
+) -> LoopPlan:  # fmt: skip
     """The plan of a `scan`, or RefusedError with the op that stands in the way.
 
     hoist: products of scanned rows are made before the loop, for all steps at once.
     forms: which products the processor's kernels have. ending: by what the steps compute; then all of a step belongs
-    together.
+    together. decided: nodes whose values decide something; their products round, and sums are made once.
     """
     try:
-        return _Planner(n, -2, hoist, forms, ending).plan()
+        return _Planner(n, -2, hoist, forms, ending, decided).plan()
     except RefusedError as first:
         if not any(v.rank > 2 for v in Loop(n).body.outputs):
             raise
         try:
-            return _Planner(n, 0, hoist, forms, ending).plan()
+            return _Planner(n, 0, hoist, forms, ending, decided).plan()
         except RefusedError:
             raise first from None
 
 
 class _Planner:
-    def __init__(self, n: Node, row_axis: int, hoist: bool, forms: ProductForms, ending: UntilCarry | None) -> None:
+    def __init__(
+        self, n: Node, row_axis: int, hoist: bool, forms: ProductForms, ending: UntilCarry | None,
+        decided: frozenset[Node],
+    ) -> None:  # fmt: skip
         self.node, self.row_axis, self.ending = n, row_axis, ending
         loop = Loop(n)
         self.body = body = loop.body
@@ -61,7 +67,7 @@ class _Planner:
         sources |= {p: MemorySource("scan", i) for i, p in enumerate(self.scanned)}
         self.rows = self._row_size()
         invariant = unreached(body, loop.varying)
-        self.puller = Puller(body, sources, invariant, self.rows, row_axis, hoist, forms)
+        self.puller = Puller(body, sources, invariant, self.rows, row_axis, hoist, forms, decided)
 
     def plan(self) -> LoopPlan:
         p = self.puller
@@ -80,8 +86,12 @@ class _Planner:
         return LoopPlan(
             self.node, self.body, self.rows, self._components(roots), used,
             self.carries, self.scanned,
-            self.body.outputs[n_carries:], p.projections, p.cuts, ending=self.ending,
+            self.body.outputs[n_carries:], p.projections, p.cuts, self._rounds(), self.ending,
         )  # fmt: skip
+
+    def _rounds(self) -> bool:
+        """Whether products round: something of the body decides."""
+        return any(n in self.puller.decided for n in self.body.nodes)
 
     # -- results
 

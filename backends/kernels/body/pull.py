@@ -51,10 +51,12 @@ class Puller:
     row_axis: int  # of values with two axes or more
     hoist: bool  # products of scanned rows are made before the loop
     forms: ProductForms
+    decided: frozenset[Node]  # whose values are compared, or rounded
     projections: list[Projection] = field(default_factory=list)
     temps: list[Temp] = field(default_factory=list)
     numbers: KeptNumbers = field(init=False)
     cuts: dict[Expr, CutTurns] = field(default_factory=dict)
+    rows_of: set[Value] = field(default_factory=set)  # sums whose rows are being pulled for one of their elements
     _atoms: dict[Any, Atom] = field(default_factory=dict)
     _pulled: dict[Any, Atom | RefusedError] = field(default_factory=dict)
     _temp_of: dict[Any, Temp] = field(default_factory=dict)

@@ -36,6 +36,9 @@ Element = Callable[[int, int], Atom]  # of columns from one on, so many
 class AtomMaker(Protocol):
     """What makes atoms of a body: see `pull`."""
 
+    decided: frozenset[Node]
+    rows_of: set[Value]
+
     def pull(self, v: Value, access: Access, width: int) -> Atom:
         """The atom at a place of a value."""
 
@@ -103,6 +106,8 @@ def _total(
     element: what is summed, from an index for each axis, over so many columns.
     """
     folded = partial(_folded, p, v, op)
+    if v.node in p.decided and (one := _of_row(p, v, access)) is not None:
+        return one
     if _column(access) is None:
         for k, n in _along(sizes, columns):
             others = [*sizes[:k], *sizes[k + 1 :]]
@@ -153,6 +158,36 @@ def by_row(p: AtomMaker, v: Value, access: Access) -> Atom | None:
     assert whole.source is not None
     start = whole.column
     here = tuple(LoopAxis(loop.level, loop.size, start) if isinstance(at, ColumnAxis) else at for at in whole.access)
+    return p.load(whole.source, here, whole.dtype)
+
+
+def _of_row(p: AtomMaker, v: Value, access: Access) -> Atom | None:
+    """One element of a sum that is compared, from its row: sums in two orders would differ, and `x > x` hold."""
+    if v in p.rows_of:
+        return None
+    p.rows_of.add(v)
+    try:
+        found = by_row(p, v, access)
+        return _at_column(p, v, access) if found is None else found
+    finally:
+        p.rows_of.remove(v)
+
+
+def _at_column(p: AtomMaker, v: Value, access: Access) -> Atom | None:
+    """The element of a column that is written out."""
+    if _column(access) is not None or not access or not isinstance(access[-1], int):
+        return None
+    size, column = v.shape[-1], access[-1]
+    if not isinstance(size, int) or size == 1:
+        return None
+    try:
+        whole = p.pull(v, (*access[:-1], ColumnAxis(0)), size)
+    except (PieceBoundaryError, TurnBoundaryError, RefusedError):
+        return None
+    if whole.op != "load":
+        whole = p.temp_load(p.temp(whole, size))
+    assert whole.source is not None
+    here = tuple(at.start + column if isinstance(at, ColumnAxis) else at for at in whole.access)
     return p.load(whole.source, here, whole.dtype)
 
 

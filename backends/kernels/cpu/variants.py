@@ -72,9 +72,7 @@ def until_on_cpu(
 
 def _plan(e: Emitter, n: Node, hoist: bool, ending: UntilCarry | None = None) -> LoopPlan:
     assert e.target is not None
-    plan = make_plan(n, hoist, product_forms(e.target), ending)
-    plan.rounds = e.decided.inside(plan.body)
-    return plan
+    return make_plan(n, hoist, product_forms(e.target), ending, e.decided.nodes)
 
 
 def _long(plan: LoopPlan) -> int:

@@ -29,8 +29,7 @@ from lstm_ir.ir.graph import Node
 def on_gpu(e: Emitter, n: Node, consts: Values, init: Values, xs: Values, count: ir.Value | None) -> tuple[Values, str]:
     """The loop's results, and what --explain says; RefusedError for a body without kernels."""
     assert e.target is not None
-    plan = make_plan(n, False)  # the pass hoist-projection has moved what can be moved
-    plan.rounds = e.decided.inside(plan.body)
+    plan = make_plan(n, False, decided=e.decided.nodes)  # the pass hoist-projection has moved what can be moved
     schedule = choose(plan, e.target, e.options.thresholds.whole_loop)
     given = (consts, init, xs, count)
     with mlir_loc(n.loc, n.op.name):
