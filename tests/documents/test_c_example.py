@@ -20,9 +20,11 @@ from typing import Any
 import iree_build
 import numpy as np
 import pytest
+from c_programs import R, W, encoder, streamed, table, trained
 from device import IREE_BUILD, need
 from paths import DOCS, EXAMPLES
 from plain_lstm import plain_lstm
+from tolerances import SAME_MODULE
 
 import lstm_ir as li
 from lstm_ir.cli.group import run
@@ -30,8 +32,6 @@ from lstm_ir.ir.program import Program
 
 Array = np.ndarray[Any, Any]
 FOREIGN = "cpu:x86-64-v2" if platform.machine() == "aarch64" else "cpu:aarch64"
-W, R = (0.4 * np.random.default_rng(20261127).standard_normal(s).astype(np.float32) for s in ((28, 5), (28, 7)))
-TOLERANCE = 1e-6  # the same machine code: calls in Python may share a step's sums among threads
 
 
 class Example:
@@ -93,29 +93,8 @@ def example(made: dict[str, Example], tmp_path_factory: pytest.TempPathFactory) 
     return of
 
 
-def encoder() -> li.Graph:
-    x = li.input("x", ("T", "B", 5))
-    y, h, _ = li.lstm(x, li.weight("w", W), li.weight("r", R))
-    return li.Graph("encoder", [x], {"y": y, "h": h[0]})
-
-
-def table() -> li.Graph:
-    """Nothing to share among threads; integers, booleans, and a size that is an expression."""
-    at, mask = li.input("at", ("2*B",), "i32"), li.input("mask", ("2*B", 1), "i1")
-    rows = li.embedding(li.weight("rows", R), at)
-    return li.Graph("table", [at, mask], {"rows": li.where(mask, rows, -rows), "next": at + 1})
-
-
-def streamed() -> Program:
-    """One state starts at numbers that differ from unit to unit and are the same in every row, the other at zeros."""
-    x, h0, c0 = li.input("x", ("T", "B", 5)), li.input("h0", (1, "B", 7)), li.input("c0", (1, "B", 7))
-    y, h, c = li.lstm(x, li.weight("w", W), li.weight("r", R), h0=h0, c0=c0)
-    graph = li.Graph("streamed", [x, h0, c0], {"y": y, "h_n": h, "c_n": c})
-    return li.stateful(graph, {"h0": "h_n", "c0": "c_n"}, {"h0": R[0].reshape(1, 1, 7)})
-
-
 def close(found: Array, wanted: Array) -> None:
-    np.testing.assert_allclose(found, wanted, rtol=0, atol=TOLERANCE)
+    np.testing.assert_allclose(found, wanted, rtol=0, atol=SAME_MODULE)
 
 
 def split(data: bytes, *shapes: tuple[int, ...]) -> Iterator[Array]:
@@ -183,6 +162,18 @@ def test_entries_share_weights_and_start_with_the_state(example: Examples, rng: 
     y, _, _ = split(whole, (4, 3, 7), (1, 3, 7), (1, 3, 7))
     close(np.frombuffer(stepped, np.float32).reshape(4, 3, 7), y)
     assert ours.call("reset", [])[0] == b""
+
+
+def test_training_steps(example: Examples, rng: np.random.Generator) -> None:
+    ours = example(trained)
+    x, label = rng.standard_normal((6, 3, 5)).astype(np.float32), rng.integers(0, 7, 3).astype(np.int32)
+    step = [x, label, np.array(0.01, np.float32)]
+    data, printed = ours.call("train", step * 4, "T=6", "B=3", "--state=state.safetensors")
+    assert printed.startswith("loss f32=")
+    train = li.load(ours.package).entries["train"]
+    want = [train(x=x, label=label, lr=step[2]) for _ in range(4)]
+    close(np.frombuffer(data, np.float32), np.array([(w["loss"], w["grad_norm"]) for w in want]).reshape(-1))
+    assert want[3]["loss"] < want[0]["loss"]
 
 
 GOOD = ["m.vmfb", "m.irpa", "step", "in.bin", "y.bin", "T=2", "B=3"]
