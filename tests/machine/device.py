@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import aarch64
+import iree_build
 import pytest
 from paths import MODELS
 
@@ -27,7 +28,8 @@ LIBRARIES = {  # word -> name of the distribution
     "keras": "keras", "safetensors": "safetensors", "hypothesis": "hypothesis", "ray": "ray",
 }  # fmt: skip
 PROGRAMS = {"qemu-aarch64": ("qemu-aarch64-static", "qemu-aarch64")}
-WORDS = (*DEVICES, *LIBRARIES, *PROGRAMS)
+IREE_BUILD = "iree-build"
+WORDS = (*DEVICES, *LIBRARIES, *PROGRAMS, IREE_BUILD)
 
 used: list[str] = []  # by the running test; conftest.py empties it
 
@@ -83,6 +85,8 @@ def look(what: str) -> tuple[bool, str]:
     if what in PROGRAMS:
         path = next(filter(None, map(shutil.which, PROGRAMS[what])), None)
         return path is not None, "not installed" if path is None else path
+    if what == IREE_BUILD:
+        return iree_build.look()
     raise ValueError(f"need({what!r}): known are {', '.join(WORDS)}")
 
 

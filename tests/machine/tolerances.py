@@ -27,6 +27,9 @@ RECURRENCE = {("f32", "cpu"): 2e-5, ("f32", "vulkan"): 2e-5, ("f64", "cpu"): 1e-
 # Of one model by two libraries, of the largest number: their kernels and exporters order sums otherwise.
 BETWEEN_RUNTIMES = 1e-4
 
+# Of one module called by two programs: another number of threads may share a sum.
+SAME_MODULE = 1e-6
+
 
 def name_of(a: Array) -> str:
     """The project's name of an array's element type."""
