@@ -68,7 +68,7 @@ KINDS: dict[str, dict[str, str]] = {
         "lstm_ir/streaming/start.py": "MAX_BYTES",
         "lstm_ir/importers/torch/functional.py": "_ROUNDS",
         "lstm_ir/importers/torch/walk.py": "DEPTH",
-        "lstm_ir/ir/dims.py": "LIMIT TERMS CHARACTERS TOKENS",
+        "lstm_ir/ir/dims.py": "DIVISORS LIMIT TERMS CHARACTERS TOKENS",
         "lstm_ir/ir/foreign_errors.py": "_SHOWN",
         "lstm_ir/ir/parser.py": "DIGITS",
         "lstm_ir/ir/printer.py": "INLINE",

@@ -53,6 +53,11 @@ class LayerSpec:
     build: Mapping[str, Any] = field(default_factory=dict)
     is_operation: bool = False  # a function of `keras.ops`, not a layer
 
+    @property
+    def path(self) -> str:
+        """The class with its module, where it has one."""
+        return f"{self.module}.{self.kind}" if self.module else self.kind
+
 
 @dataclass(frozen=True)
 class ModelSpec:
@@ -108,7 +113,7 @@ def layer_spec(entry: Any, depth: int = 0) -> LayerSpec:
         registered is None or str(registered) == entry["class_name"]
     )
     if "module" in entry and entry["module"] is None:  # so Keras writes a class of somebody's own
-        own, module = False, "None"
+        own, module = False, ""
     name = str(config.get("name") or entry.get("name") or entry["class_name"].lower())
     if not name.isprintable() or len(name) > MAX_NAME:
         raise NodeRefusedError(f"{name!r:.60} is no name of a layer")

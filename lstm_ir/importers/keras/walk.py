@@ -182,7 +182,7 @@ class Walk:
     def _entry(self, spec: LayerSpec) -> LayerRule:
         """The entry of a layer; RefusedError for what is not Keras' own, and for arguments that are not known."""
         if not spec.own:
-            raise NodeRefusedError(f"the class is not one of Keras: it is {spec.module}.{spec.kind}")
+            raise NodeRefusedError(f"the class is not one of Keras: it is {spec.path}")
         if spec.is_operation:
             return OPERATIONS.entry(spec.kind)
         entry = LAYERS.entry(spec.kind)

@@ -103,7 +103,9 @@ def _why(e: Exception, module: Any, example: Example) -> str:
         if found:
             return f"{reason}{''.join(f' ({g})' for g in found.groups())}{of_error(e)}: {advice}"
     lines = [line for line in str(e).splitlines() if line.strip()]
-    return f"torch.export does not take it: {lines[0] if lines else type(e).__name__}{of_error(e)}"
+    inner = re.search(r"got (\w+\(.*\))", str(e))  # what an op raised, behind its operands
+    reason = f"{lines[0]}: {inner[1]:.200}" if lines and inner else lines[0] if lines else type(e).__name__
+    return f"torch.export does not take it: {reason}{of_error(e)}"
 
 
 def _of_sizes(e: GuardOnDataDependentSymNode) -> bool:

@@ -213,3 +213,16 @@ def test_dropout_in_a_loop_is_refused() -> None:
 
     with pytest.raises(li.ModelError, match="dropout inside the body of a loop"):
         li.from_torch(cell(run).train(), (torch.randn(3, 2, I), torch.randn(2, H)))
+
+
+def test_what_an_op_of_torch_raised_is_said() -> None:
+    """PyTorch's own scan takes no carry of integers where a weight needs a gradient."""
+    import torch
+    from torch._higher_order_ops.scan import scan
+
+    def run(s: Any, x: Any, h: Any) -> Any:
+        count = torch.zeros(x.shape[1], dtype=torch.long)
+        return scan(lambda c, r: ((torch.tanh(s.w(r) + s.u(c[0])), c[1] + 1), c[0] * 2), (h, count), x, dim=0)
+
+    with pytest.raises(li.ModelError, match=r"when making fake tensor call: \w+Error\("):
+        li.from_torch(cell(run), (torch.randn(6, 3, I), torch.randn(3, H)))

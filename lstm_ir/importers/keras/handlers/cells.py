@@ -152,7 +152,7 @@ class KerasCell:
 def cell(spec: LayerSpec, holding: Holding) -> KerasCell:
     """The cell of a config; RefusedError for one that is not Keras' own, or not known."""
     if not spec.own or spec.kind not in KINDS:
-        what = f"{spec.kind} is not known" if spec.own else f"{spec.module}.{spec.kind} is not one of Keras"
+        what = f"{spec.kind} is not known" if spec.own else f"{spec.path} is not one of Keras"
         raise NodeRefusedError(f"the cell {what}")
     kind, config = KINDS[spec.kind], spec.config
     units = config.get("units")
