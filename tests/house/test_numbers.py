@@ -29,6 +29,7 @@ KINDS: dict[str, dict[str, str]] = {
         "lstm_ir/serving/large_work.py": "LARGE TENSOR_BYTES",
         "passes/tuned.py": ALL,
         "backends/kernels/body/access.py": "MAX_LEADING",
+        "backends/kernels/body/pull.py": "MAX_CUTS",
         "backends/kernels/cpu/machine.py": ALL,
         "backends/kernels/gpu/machine.py": ALL,
         "backends/kernels/text/spin.py": "PAUSES",

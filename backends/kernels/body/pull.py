@@ -37,6 +37,8 @@ COSTLY = frozenset((
 ))  # fmt: skip
 """Ops of which a number that a loop of the kernel reads again and again is kept."""
 
+MAX_CUTS = 32  # of a kernel, whose text grows with them; reasoned
+
 _MOVES = {"broadcast_in_dim": ac.through_broadcast, "slice": ac.through_slice, "transpose": ac.through_transpose}
 
 
@@ -156,7 +158,7 @@ class Puller:
 
     def _kept(self, number: Atom) -> Atom:
         """A number that a loop of a named size counts, as one that is computed once for each turn."""
-        if number.cols or all(isinstance(at.size, int) for at in number.loops):
+        if number.cols or all(isinstance(at.room, int) for at in number.loops):
             return number
         temp = self.temp(number, 0)
         self.numbers.add(temp)
@@ -168,6 +170,10 @@ class Puller:
         for known, c in self.cuts.items():
             if c == wanted:
                 return known
+        if len(self.cuts) == MAX_CUTS:
+            raise RefusedError(
+                f"more than {MAX_CUTS} joins whose order depends on the call's sizes", None, instead.NUMBERS
+            )
         made = Expr((((f"cut {len(self.cuts)}",), 1),))  # no user's name
         self.cuts[made] = wanted
         return made

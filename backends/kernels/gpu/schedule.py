@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from lstm_ir.backends.kernels.body import instead
-from lstm_ir.backends.kernels.body.access import MAX_LEADING, RefusedError
+from lstm_ir.backends.kernels.body.access import MAX_LEADING, NamedIndex, RefusedError
 from lstm_ir.backends.kernels.body.plan import Component, LoopPlan, Sweep, walk
 from lstm_ir.backends.kernels.cpu.schedule import widest_bits
 from lstm_ir.backends.kernels.gpu.machine import ROWS, STEP_THREADS, WHOLE_BYTES, WorkgroupLimits, limits
@@ -73,19 +73,22 @@ _OF_INTEGERS = (
 _MOVED = ("convert", "select", "bitcast_convert")  # of two-byte floats
 
 
+_COUNTED = f"more than {MAX_LEADING} leading indices, or a named size of them"
+
+
 def _check(plan: LoopPlan, have: WorkgroupLimits) -> None:
     if any(r.loops for s in sweeps_of(plan) for r in s.roots):
-        raise RefusedError(f"more than {MAX_LEADING} leading indices in a kernel for a GPU", write=instead.FOLD_AXES)
+        raise RefusedError(f"{_COUNTED} in a kernel for a GPU", write=instead.FOLD_AXES)
     atoms = [a for s in sweeps_of(plan) for r in s.roots for a in walk(r.atom)]
     widest_bits(atoms)
     for a in atoms:
         value = None if a.node is None else a.node.values[0]
         if a.dtype in (DType.u8, DType.u32):
             raise RefusedError(f"elements of {a.dtype} in a kernel for a GPU", value, instead.CONVERT_BEFORE)
+        if any(isinstance(i, NamedIndex) for i in a.access):
+            raise RefusedError("an element whose index is a named size in a kernel for a GPU", value, instead.NUMBERS)
         if a.op in ("fold", "pick") or a.loops:
-            what = (
-                "a table" if a.op == "pick" else f"more than {MAX_LEADING} leading indices, or a matrix for each row,"
-            )
+            what = "a table" if a.op == "pick" else f"{_COUNTED}, or a matrix for each row,"
             raise RefusedError(f"{what} in a kernel for a GPU", value, instead.OUTSIDE)
         half = a.op not in _MOVED and any(x.dtype.is_float and x.dtype.bits < 32 for x in a.args)
         integer = a.op in _OF_INTEGERS and not a.dtype.is_float

@@ -155,6 +155,30 @@ def test_a_number_above_those_that_are_written_out(name: str, seed: int) -> None
         compare(exe, g, arrays(g, (4, 3, 33), rng), 1e-5)
 
 
+def test_many_joins_whose_order_the_sizes_decide(seed: int) -> None:
+    """Three taps to both sides are a kernel for any S, twelve stay a loop."""
+
+    def made(taps: int) -> li.Graph:
+        x, first = li.input("x", ("T", "B", "S")), li.input("first", ("B", "S"))
+
+        def cell(a: Any, row: Any) -> Any:
+            total = row
+            for k in range(1, taps + 1):
+                total = total + li.pad(a[:, k:], (0, 0), (0, k)) * (0.3 / k) - li.pad(a[:, :-k], (0, k), (0, 0)) / 4
+            return (n := li.tanh(total)), n
+
+        final, y = li.scan(cell, first, x)
+        return li.Graph("g", [x, first], {"final": final, "y": y})
+
+    assert ["more than 32 joins" in n for n in loops(made(12))] == [True]
+    g, rng = made(3), np.random.default_rng(seed)
+    assert [": kernel, " in n for n in loops(g)] == [True]
+    with li.compile(g) as exe:
+        for s in (3, 4, 5, 6, 7, 40):
+            shapes = {"x": (4, 2, s), "first": (2, s)}
+            compare(exe, g, {n: rng.standard_normal(v).astype("f4") for n, v in shapes.items()}, 1e-5)
+
+
 def test_two_named_axes(seed: int) -> None:
     """Both are loops, one inside of the other."""
     x, m = li.input("x", ("T", "B", H)), li.input("m", ("B", "S", "R", H))
