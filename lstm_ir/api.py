@@ -318,13 +318,13 @@ def places(targets: Sequence[str], options: Mapping[str, Any]) -> dict[str, Targ
     Of several words for one target, as `cuda:sm_89` and `cuda:sm_90`, the first stands. `cpu` stands for the
     levels of this architecture, so that the package runs on other machines too, and well.
     """
-    dots = options.get("precision") == "int8-dynamic"
     from lstm_ir.backends.run.devices import resolve
     from lstm_ir.backends.targets.targets import portable
 
     found: dict[str, Target] = {}
+    levels = portable(precision=options.get("precision"))
     for word in targets:
-        named = {t.info.name: t for t in portable(dots=dots)} if word == "cpu" else {word: resolve(word)}
+        named = {t.info.name: t for t in levels} if word == "cpu" else {word: resolve(word)}
         have = {t.info.name for t in found.values()}
         found |= {w: t for w, t in named.items() if t.info.name not in have}
     return found

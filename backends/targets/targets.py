@@ -52,10 +52,11 @@ ARCHITECTURES = {
 }
 # RISC-V's names imply no features at all: those of its Linux profile are spelled out.
 _RISCV = ("--iree-llvmcpu-target-cpu-features=+m,+a,+f,+d,+c", "--iree-llvmcpu-target-abi=lp64d")
-# detail -> (architecture's processor, what it has besides): processors that multiply int8 four at a time
+# detail -> (architecture, processor, what it has besides, words of the option precision that use it): processors that
+# multiply int8 four at a time
 _DOTS = {
-    "x86-64-v4-vnni": ("x86_64", "x86-64-v4", ("avx512vnni",)),
-    "aarch64-dotprod": ("aarch64", "generic", ("dotprod",)),
+    "x86-64-v4-vnni": ("x86_64", "x86-64-v4", ("avx512vnni",), ("int8", "int8-dynamic")),
+    "aarch64-dotprod": ("aarch64", "generic", ("dotprod",), ("int8-dynamic",)),
 }
 KINDS = ("cpu", "vulkan", "cuda", "hip", "metal")
 _L1, _L2 = 32 << 10, 512 << 10
@@ -97,20 +98,21 @@ def words() -> list[str]:
     return list(dict.fromkeys([*out, "metal"]))
 
 
-def portable(triple: str | None = None, dots: bool = False) -> tuple[Target, ...]:
+def portable(triple: str | None = None, precision: str | None = None) -> tuple[Target, ...]:
     """What `cpu` means in a package: a target for each level of this architecture (or `triple`'s), the least first.
 
-    AArch64 has one, since kernels have vectors of 128 bits on all of it. dots: one more, with dot products of int8,
-    from which f32 products gain nothing.
+    AArch64 has one, since kernels have vectors of 128 bits on all of it. precision: words of it have one more, with
+    dot products of int8, from which f32 products gain nothing.
     """
     here = cpus.host_triple() if triple is None else triple
-    levels = ("x86-64-v2", "x86-64-v3", "x86-64-v4") if cpus.architecture(here) == "x86_64" else ("generic",)
-    more = [d for d, (architecture, *_) in _DOTS.items() if dots and architecture == cpus.architecture(here)]
+    architecture = cpus.architecture(here)
+    levels = ("x86-64-v2", "x86-64-v3", "x86-64-v4") if architecture == "x86_64" else ("generic",)
+    more = [d for d, (of, *_, words) in _DOTS.items() if precision in words and of == architecture]
     return (*(_named(here, level) for level in levels), *(_with_dots(d, here) for d in more))
 
 
 def _with_dots(detail: str, triple: str) -> Target:
-    _, cpu, extra = _DOTS[detail]
+    _, cpu, extra, _ = _DOTS[detail]
     _, features, width = describe(triple, cpu)
     return _cpu_target(f"cpu:{detail}", triple, cpu, (*features, *extra), width, extra)
 

@@ -28,5 +28,13 @@ class TargetInfo:
     assertions_cheap: bool = True  # reading one scalar on the host does not stall a queue
     bindings: int | None = None  # tensors that its driver lets a dispatch have; None: more than IREE's dispatches have
 
+    @property
+    def has_vpdpbusd(self) -> bool:
+        """Whether one instruction of x86-64 adds up the products of four bytes in each lane of its vectors."""
+        if not self.triple.startswith("x86_64"):
+            return False
+        wide, narrow = {"avx512vnni"} <= set(self.features), {"avx512vnni", "avx512vl"} <= set(self.features)
+        return wide if self.vector_bits == 512 else self.vector_bits == 256 and (narrow or "avxvnni" in self.features)
+
     def __str__(self) -> str:
         return self.name

@@ -9,6 +9,7 @@ import pytest
 import zoo
 
 import lstm_ir as li
+from lstm_ir.backends.targets.targets import resolve
 from lstm_ir.passes.pipeline import Pipeline, for_target
 from lstm_ir.passes.pipelines import PRECISIONS
 
@@ -89,12 +90,28 @@ def test_int8_of_a_product_over_directions_and_two_axes() -> None:
             np.testing.assert_allclose(got[d], want, rtol=1e-5, atol=1e-6)
 
 
-def test_long_sums_keep_their_rows() -> None:
-    """i32 holds 133,152 products of two int8: a longer sum has f32 rows."""
-    v = li.input("x", (1, 133_153))
-    graph = li.Graph("g", [v], {"y": v @ li.weight("w", np.ones((133_153, 2), np.float32))})
-    after = Pipeline.parse("precision{weights=int8,rows=int8}").run(graph).graph
-    assert [n.types[0].dtype for n in after.nodes if n.op.name == "dot_general"] == [li.DType.f32]
+@pytest.mark.parametrize(("rows", "most"), [("int8", 133_144), ("int24", 132_104)])
+def test_long_sums_keep_their_rows(rows: str, most: int) -> None:
+    """What i32 holds of products of two int8; one of them is -128 at least in a number of 24 bits."""
+    for terms, dtype in ((most, li.DType.i32), (most + 1, li.DType.f32)):
+        v = li.input("x", (1, terms))
+        graph = li.Graph("g", [v], {"y": v @ li.weight("w", np.ones((terms, 2), np.float32))})
+        after = Pipeline.parse(f"precision{{weights=int8,rows={rows}}}").run(graph).graph
+        assert {n.types[0].dtype for n in after.nodes if n.op.name == "dot_general"} == {dtype}
+
+
+def test_rows_in_24_bits_follow_the_target() -> None:
+    """They are made where one instruction multiplies four bytes; f32 can be asked for."""
+    v = li.input("x", (3, 5))
+    graph = li.Graph("g", [v], {"y": v @ li.weight("w", np.ones((5, 4), np.float32))})
+    for word, rows, products in (
+        ("cpu:znver4", "", 3), ("cpu:alderlake", "", 3), ("cpu:x86-64-v4", "", 1), ("cpu:aarch64-dotprod", "", 1),
+        ("cuda:sm_89", "", 1), ("vulkan", "", 1), ("cpu:znver4", ",rows=f32", 1), ("cpu:znver4", ",rows=int8", 1),
+        ("cpu:x86-64-v3", ",rows=int24", 3),
+    ):  # fmt: skip
+        after = Pipeline.parse(f"precision{{weights=int8{rows}}}").run(graph, resolve(word).info).graph
+        bodies = [n.attrs["body"] for n in after.nodes if n.op.name == "scan"] or [after]
+        assert [sum(n.op.name == "dot_general" for n in b.nodes) for b in bodies] == [products], (word, rows)
 
 
 @pytest.mark.parametrize("word", PRECISIONS)
@@ -117,5 +134,7 @@ def test_words_that_are_none() -> None:
         for_target(None).with_precision("int4")
     with pytest.raises(li.PassError, match="rows=int8 goes with weights=int8, not bf16"):
         Pipeline.parse("precision{weights=bf16,rows=int8}")
-    with pytest.raises(li.PassError, match="rows is 'u8', not one of f32, int8"):
+    with pytest.raises(li.PassError, match="rows=int24 goes with weights=int8, not f16"):
+        Pipeline.parse("precision{weights=f16,rows=int24}")
+    with pytest.raises(li.PassError, match="rows is 'u8', not one of auto, f32, int24, int8"):
         Pipeline.parse("precision{weights=int8,rows=u8}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -65,6 +65,17 @@ class KLoop:
     mask: Atom | None
     gates: list[tuple[int, Matrix]]
     offset: int = 0  # of int8: elements of the row are kept so much larger
+    alike: list[tuple[Atom, list[int]]] = field(default_factory=list)  # rows that meet the same matrices; their sums
+
+    @property
+    def rows(self) -> list[Atom]:
+        """All rows that meet the matrices."""
+        return [self.row, *(row for row, _ in self.alike)]
+
+    @property
+    def sums(self) -> list[list[int]]:
+        """The accumulators of each row, one for each matrix."""
+        return [[i for i, _ in self.gates], *(sums for _, sums in self.alike)]
 
     @property
     def in_words(self) -> bool:
@@ -211,9 +222,38 @@ def sweeps_of(roots: list[Root]) -> list[Sweep]:
     out = []
     for phase, apart, width in sorted(groups):
         members = groups[phase, apart, width]
-        dots = list(dict.fromkeys(a for r in members for a in walk(r.atom) if a.op == "dot"))
-        out.append(Sweep(phase, width, members, dots, _loops(dots)))
+        dots = _neighbours(dict.fromkeys(a for r in members for a in walk(r.atom) if a.op == "dot"))
+        out.append(Sweep(phase, width, members, dots, _joined(_loops(dots))))
     return out
+
+
+def _neighbours(dots: Iterable[Atom]) -> list[Atom]:
+    """Products in order, but sums in i32 of the same matrices behind each other: they load each weight once. So do
+    those of one row: a part of them loads each word once."""
+    groups: dict[object, list[Atom]] = {}
+    places: dict[Atom, int] = {}
+    for d in dots:
+        words = d.dtype is DType.i32
+        groups.setdefault(tuple((t.length, t.matrix) for t in d.terms) if words else d, []).append(d)
+        places.setdefault(d.terms[0].row if words else d, len(places))
+    of_row = sorted(groups.values(), key=lambda g: places[g[0].terms[0].row if g[0].dtype is DType.i32 else g[0]])
+    return [d for group in of_row for d in group]
+
+
+def _joined(loops: list[KLoop]) -> list[KLoop]:
+    """Passes of several rows of int8 over the same matrices are one."""
+    found: dict[object, KLoop] = {}
+    for loop in loops:
+        matrices = tuple(matrix for _, matrix in loop.gates)
+        key = (matrices, loop.length, loop.offset) if loop.in_words else loop
+        first, sums = found.setdefault(key, loop), [i for i, _ in loop.gates]
+        if first is loop:
+            continue
+        if {*sums}.isdisjoint(i for of_row in first.sums for i in of_row):
+            first.alike.append((loop.row, sums))
+        else:  # each pass begins its sums
+            found[loop] = loop
+    return list(found.values())
 
 
 def _loops(dots: list[Atom]) -> list[KLoop]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -16,6 +16,7 @@ from lstm_ir.backends.kernels.body.planner import make_plan
 from lstm_ir.backends.kernels.body.shifted import shifted
 from lstm_ir.backends.kernels.call.call import LoopCall, Make, Values, ready
 from lstm_ir.backends.kernels.call.packing import PackedForm
+from lstm_ir.backends.kernels.cpu.from_zero import from_zero
 from lstm_ir.backends.kernels.cpu.function import CpuLoopKernel, KernelMemories
 from lstm_ir.backends.kernels.cpu.packing_kernel import pack_given
 from lstm_ir.backends.kernels.cpu.prologue import Prologue, fits, owner_of
@@ -28,7 +29,7 @@ from lstm_ir.backends.kernels.text.memory import Memory, Shifted
 from lstm_ir.backends.kernels.text.statements import argument
 from lstm_ir.backends.kernels.text.text import stored_type
 from lstm_ir.ir.graph import Graph, Value
-from lstm_ir.ir.literals import finite, splat
+from lstm_ir.ir.literals import splat
 from lstm_ir.ir.loop import Loop
 from lstm_ir.ir.types import DType, TensorType
 
@@ -71,7 +72,8 @@ class Dispatch(LoopCall):
         )  # fmt: skip
         layout.shared, layout.stays = made.pieces, made.kept is not None
         layout.prologues, layout.apart = self.prologues, self.schedule.apart
-        layout.from_zero, layout.sizes = self._from_zero(starts), counted
+        zero = [MemorySource("carry", i) for i, start in enumerate(starts) if start == 0]
+        layout.from_zero, layout.sizes = from_zero(plan, zero), counted
         layout.word_product = word_product_of(self.e.target, lanes)  # type: ignore[arg-type]
         layout.bindings = [*self.inputs, *self.outputs, *made.views]
         kernel = CpuLoopKernel(plan, layout, lanes).kernel()
@@ -111,15 +113,6 @@ class Dispatch(LoopCall):
             self.input(ready(v), p.type) if number is None else number
             for v, number, p in zip(init, numbers, self.plan.carries, strict=True)
         ]
-
-    def _from_zero(self, starts: Sequence[Memory | float]) -> frozenset[KLoop]:
-        """Passes whose row is a carry that starts at zero, by finite weights: the first step adds nothing."""
-        zero = {MemorySource("carry", i) for i, start in enumerate(starts) if start == 0}
-        outside = dict(zip(self.plan.loop.const_params, self.plan.loop.consts, strict=True))
-        return frozenset(
-            k for c in self.plan.components for s in c.sweeps for k in s.loops
-            if k.row.source in zero and all(finite(v, outside) for v in {m.value for _, m in k.gates})
-        )  # fmt: skip
 
     def scanned(self, v: Value, make: Make) -> Memory:
         """What the loop reads row by row; rows of another tensor are read there, one off."""

@@ -154,7 +154,7 @@ def _tile(s: Sweep, plan: LoopPlan, lanes: int, target: TargetInfo, most_rows: i
     if len({d.dtype for d in s.dots}) > 1:
         raise RefusedError("products of two element types in one sweep", write=instead.ONE_DTYPE)
     m, gates = machine(target), len(s.dots)
-    q = _vectors(gates, Tile(1).blocks(s.width, lanes))
+    q = _vectors(gates // max(len(k.rows) for k in s.loops), Tile(1).blocks(s.width, lanes))
     held = gates * q * lanes * s.dots[0].dtype.bits // 8  # bytes of a row's sums
     parts = _parts(plan.rows, Tile(q).blocks(s.width, lanes))
     room = max(1, STACK // held)
@@ -193,29 +193,32 @@ class _Products:
     """The sums of a block, and which of them each pass adds to."""
 
     def __init__(self, s: Sweep, q: int) -> None:
-        self.sums = [g for _ in range(q) for g in range(len(s.dots))]
-        self.passes = [{g for g, _ in loop.gates} for loop in s.loops]
+        self.sums = [(v, g) for v in range(q) for g in range(len(s.dots))]
+        self.passes = [{g: i for sums in loop.sums for i, g in enumerate(sums)} for loop in s.loops]
+        self.alike = max((len(loop.rows) for loop in s.loops), default=1)
         self.in_words = any(loop.in_words for loop in s.loops)
 
     def weights(self, vectors: int) -> list[list[int]]:
         """Weights of one k by part and pass, where so many vectors are summed at a time."""
         parts = [self.sums[i : i + vectors] for i in range(0, len(self.sums), vectors)]
-        return [[sum(g in taken for g in part) for taken in self.passes] for part in parts]
+        return [[len({(v, taken[g]) for v, g in part if g in taken}) for taken in self.passes] for part in parts]
 
     def together(self, rows: int, registers: int) -> int:
         """Vectors whose sums over some rows stay in registers, beside a pass's weights of one k
         and an element of a row: one more, and LLVM moves nearly every sum in every iteration."""
-        for parts in range(1, len(self.sums)):
+        for parts in range(1, len(self.sums) + 1):
             n = -(-len(self.sums) // parts)
+            if n % self.alike:
+                continue
             if rows * n + max(w for part in self.weights(n) for w in part) < registers:
                 return n
-        return 1
+        return self.alike
 
     def per_load(self, rows: int, registers: int) -> float:
         """Products for each load."""
         parts = self.weights(self.together(rows, registers))
-        loads = [w + rows for part in parts for w in part if w]
-        return sum(rows * w for part in parts for w in part) / sum(loads)
+        loads = [w + rows * self.alike for part in parts for w in part if w]
+        return sum(rows * self.alike * w for part in parts for w in part) / sum(loads)
 
 
 def _shapes(m: Machine, plan: LoopPlan, p: _Products, max_rows: int, parts: int) -> tuple[Shape, ...]:

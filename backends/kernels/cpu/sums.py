@@ -124,17 +124,18 @@ class Sums:
                 ahead = Ahead(following, t.binary("addi", before, number), turns)
             self._part(Part(block, shape, rows, slot, vectors, first, ahead))
 
-        if count > 1 and len(every) % n == 0 and self._same_gates():
+        if count > 1 and len(every) % n == 0 and self._same_gates(n):
             with t.loop(t.index(0), t.index(count), t.index(1)) as number:
                 part(number, every[:n], t.binary("muli", number, t.index(n)))
         else:
             for i in range(count):
                 part(t.index(i), every[i * n : (i + 1) * n], t.index(0))
 
-    def _same_gates(self) -> bool:
-        """Whether every pass adds to every sum."""
-        every = list(range(len(self.sweep.dots)))
-        return all([g for g, _ in loop.gates] == every for loop in self.sweep.loops)
+    def _same_gates(self, n: int) -> bool:
+        """Whether every pass adds to every sum, and parts of n sums differ in where their weights start alone."""
+        rows, sums = len(self.sweep.loops[0].rows), range(len(self.sweep.dots))
+        every = [list(sums[i::rows]) for i in range(rows)]
+        return n % rows == 0 and all(loop.sums == every for loop in self.sweep.loops)
 
     def _part(self, part: Part) -> None:
         t, width = self.t, len(self.sweep.dots)
@@ -148,8 +149,8 @@ class Sums:
     def _pass(self, number: int, part: Part, sums: dict[Sum, TextOperand]) -> None:
         """Adds the products of one row of operands, for those vectors that it has."""
         t, packed, loop = self.t, self.packed[number], self.sweep.loops[number]
-        at_gate = {g: i for i, (g, _) in enumerate(loop.gates)}
-        places = {(v, g): v * len(at_gate) + at_gate[g] for v, g in part.vectors if g in at_gate}
+        at_gate = {g: i for of_row in loop.sums for i, g in enumerate(of_row)}
+        places = {(v, g): v * len(loop.gates) + at_gate[g] for v, g in part.vectors if g in at_gate}
         if not places:
             return
         dtype = self.sweep.dots[loop.gates[0][0]].dtype
@@ -159,17 +160,19 @@ class Sums:
         wanted = max(1, part.shape.products // (PAIR * len(keys) if loop.in_pairs else len(keys)))
         unroll = next((u for u in (8, 4, 2) if u <= wanted and loop.turns % u == 0), 1)
         init, kinds = [sums.get(k, zero) for k in keys], [kind] * len(keys)
-        lane = t.binary("muli", part.first, t.index(t.lanes))
+        start = t.binary("divui", part.first, t.index(len(loop.rows))) if loop.alike else part.first
+        lane = t.binary("muli", start, t.index(t.lanes))
 
         def loaded(row: TextOperand) -> dict[Vector, Name]:
             """This row of packed weights, in those vectors."""
-            return {
-                vector: load_vector(t, packed.memory, [part.block, row, t.add(lane, n * t.lanes)])
-                for vector, n in places.items()
+            at = {
+                n: load_vector(t, packed.memory, [part.block, row, t.add(lane, n * t.lanes)])
+                for n in dict.fromkeys(places.values())
             }
+            return {vector: at[n] for vector, n in places.items()}
 
         if loop.in_words:
-            begin = loaded(t.index(packed.first + loop.turns))
+            begin = self._begin(loop, loaded(t.index(packed.first + loop.turns)))
             init = [t.binary("addi", sums[k], begin[k[1:]], kind) if k in sums else begin[k[1:]] for k in keys]
         turns = self.turns.get(loop, t.index(loop.turns))
         first, inside, out = t.carried(t.index(0), turns, t.index(unroll), init, kinds)
@@ -182,8 +185,10 @@ class Sums:
             words = loaded(t.add(first, packed.first + u))
             if loop.in_words:
                 for r, row in enumerate(part.rows):
-                    x = row_word(self.e, loop.row, row, t.add(first, u))
-                    add_words(t, product, current, x, _of_row(r, words), loop.offset)
+                    for atom, its in zip(loop.rows, loop.sums, strict=True):
+                        x = row_word(self.e, atom, row, t.add(first, u))
+                        mine = {v: w for v, w in words.items() if v[1] in its}
+                        add_words(t, product, current, x, _of_row(r, mine), loop.offset)
                 continue
             for i in range(loop.per_word):
                 k = t.add(begin_k, u * loop.per_word + i)
@@ -210,6 +215,14 @@ class Sums:
         for i in range(lines):
             where = [ahead.block, t.index(packed.first), t.add(at, i * line)]
             t.line("memref.prefetch {}[{}], read, locality<2>, data : {}", m.ref, where, m.kind)
+
+    def _begin(self, loop: KLoop, sums: dict[Vector, Name]) -> dict[Vector, Name]:
+        """What sums begin with: without turns nothing."""
+        t, kind = self.t, self.t.vector("i32")
+        if loop not in self.turns:
+            return sums
+        some, zero = t.compare("ne", self.turns[loop], t.index(0)), t.number(0.0, DType.i32, True)
+        return {v: t.select(some, begin, zero, kind) for v, begin in sums.items()}
 
     def _clear(
         self, mask: Atom, row: TextOperand, keys: list[Sum], sums: dict[Sum, TextOperand],

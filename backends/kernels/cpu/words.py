@@ -30,8 +30,7 @@ def word_product(target: TargetInfo) -> str:
     """The name of LLVM's intrinsic; "signs" for pairs of bytes, "pairs" for those of i16, "" for none."""
     bits, has = target.vector_bits, target.features
     if target.triple.startswith("x86_64"):
-        dot = "avx512vnni" in has if bits == 512 else bits == 256 and ("avxvnni" in has or _HAS_256 <= set(has))
-        if dot:
+        if target.has_vpdpbusd:
             return f"x86.avx512.vpdpbusd.{bits}"
         if _SIGNED_FEATURE.get(bits) in has:
             return "signs"
@@ -40,7 +39,6 @@ def word_product(target: TargetInfo) -> str:
     return "aarch64.neon.sdot.v4i32.v16i8" if arm and bits == 128 and "dotprod" in has else ""
 
 
-_HAS_256 = {"avx512vnni", "avx512vl"}
 _SIGNED_FEATURE = {128: "ssse3", 256: "avx2"}
 
 

@@ -110,22 +110,29 @@ def test_what_cpu_means_in_a_package() -> None:
 
 
 @pytest.mark.parametrize(
-    ("triple", "name", "feature", "product"),
+    ("triple", "word", "name", "feature", "product"),
     [
-        ("x86_64-unknown-linux-gnu", "cpu:x86-64-v4-vnni", "avx512vnni", "x86.avx512.vpdpbusd.512"),
-        ("aarch64-unknown-linux-gnu", "cpu:aarch64-dotprod", "dotprod", "aarch64.neon.sdot.v4i32.v16i8"),
+        ("x86_64-unknown-linux-gnu", "int8", "cpu:x86-64-v4-vnni", "avx512vnni", "x86.avx512.vpdpbusd.512"),
+        ("x86_64-unknown-linux-gnu", "int8-dynamic", "cpu:x86-64-v4-vnni", "avx512vnni", "x86.avx512.vpdpbusd.512"),
+        ("aarch64-unknown-linux-gnu", "int8-dynamic", "cpu:aarch64-dotprod", "dotprod",
+         "aarch64.neon.sdot.v4i32.v16i8"),
     ],
-)
-def test_a_package_of_int8_rows_has_a_module_with_dot_products(
-    triple: str, name: str, feature: str, product: str
+)  # fmt: skip
+def test_a_package_of_int8_has_a_module_with_dot_products(
+    triple: str, word: str, name: str, feature: str, product: str
 ) -> None:
-    *levels, last = targets.portable(triple, dots=True)
+    *levels, last = targets.portable(triple, word)
     assert tuple(levels) == targets.portable(triple)
     assert set(last.info.features) == {*levels[-1].info.features, feature}
     assert last.info.name == name
     assert word_product(last.info) == product != word_product(levels[-1].info)
     assert targets.resolve(name).info.features == last.info.features
     assert f"--iree-llvmcpu-target-cpu-features=+{feature}" in last.flags
+
+
+def test_words_that_gain_nothing_from_dot_products_have_no_module_for_them() -> None:
+    for triple, words in (("x86_64-unknown-linux-gnu", ("bf16", "f16")), ("aarch64-unknown-linux-gnu", ("int8",))):
+        assert all(targets.portable(triple, word) == targets.portable(triple) for word in words)
 
 
 def test_hopper_is_compiled_as_ada() -> None:
