@@ -15,6 +15,7 @@ from lstm_ir.ir.location import Loc
 from lstm_ir.ir.spread import regrouped
 
 MAX_LEADING = 16  # leading indices (directions, heads) that are written out; more are loops; figure not kept
+MAX_CUTS = 32  # joins of a kernel whose order the call decides: its text grows with them; reasoned
 
 
 class RefusedError(Exception):
@@ -322,7 +323,7 @@ def _regrouped(old: list[Dim], new: list[tuple[Dim, Index]], width: int, v: Valu
         if isinstance(at, NamedIndex):
             raise RefusedError("a reshape of an element whose index is a named size", v, instead.RESHAPE)
         assert not isinstance(at, PickedAxis)
-        offset = offset * int(size) + (at if isinstance(at, int) else at.start)  # type: ignore[arg-type]
+        offset = offset * int(size) + int(at if isinstance(at, int) else at.start)  # type: ignore[arg-type]
     sizes = [int(s) for s in old]  # type: ignore[arg-type]
     out: list[Index] = []
     for n in reversed(sizes):

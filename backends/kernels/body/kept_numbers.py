@@ -41,7 +41,8 @@ class KeptNumbers:
             temp = self._at_its_place(a)
             return None if temp is None or temp.index in needed else rebuild(temp.atom, done, rule)
 
-        for one in (*roots, *self.temps):
+        computed: list[Root | Temp] = [*roots, *self.temps]
+        for one in computed:
             if not one.width:
                 one.atom = rebuild(one.atom, done, rule)
 

@@ -37,8 +37,6 @@ COSTLY = frozenset((
 ))  # fmt: skip
 """Ops of which a number that a loop of the kernel reads again and again is kept."""
 
-MAX_CUTS = 32  # of a kernel, whose text grows with them; reasoned
-
 _MOVES = {"broadcast_in_dim": ac.through_broadcast, "slice": ac.through_slice, "transpose": ac.through_transpose}
 
 
@@ -170,9 +168,9 @@ class Puller:
         for known, c in self.cuts.items():
             if c == wanted:
                 return known
-        if len(self.cuts) == MAX_CUTS:
+        if len(self.cuts) == ac.MAX_CUTS:
             raise RefusedError(
-                f"more than {MAX_CUTS} joins whose order depends on the call's sizes", None, instead.NUMBERS
+                f"more than {ac.MAX_CUTS} joins whose order depends on the call's sizes", None, instead.NUMBERS
             )
         made = Expr((((f"cut {len(self.cuts)}",), 1),))  # no user's name
         self.cuts[made] = wanted

@@ -145,7 +145,7 @@ def by_row(p: AtomMaker, v: Value, access: Access) -> Atom | None:
     (i,) = found
     loop = access[i]
     assert isinstance(loop, LoopAxis)
-    if not isinstance(loop.size, int) or not isinstance(v.shape[i], int):
+    if not (isinstance(v.shape[i], int) and isinstance(loop.size, int) and isinstance(loop.start, int)):
         return None
     try:
         whole = p.pull(v, (*access[:i], ColumnAxis(loop.start), *access[i + 1 :]), loop.size)

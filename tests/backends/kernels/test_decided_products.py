@@ -47,7 +47,7 @@ def graph(decide: Callable[[Any], Any], until: bool, function: Callable[[Any], A
         h = li.tanh(0.5 * h @ li.constant(wh) + 0.1 * d @ li.constant(wd))
         return h, (z, d)
 
-    kwargs = {"until": lambda h, y: li.sum(h, 1) > 2.5} if until else {}
+    kwargs: dict[str, Any] = {"until": lambda h, y: li.sum(h, 1) > 2.5} if until else {}
     out = li.scan(step, h0, None, (memory,), length=LENGTH, **kwargs)
     z, d = out[1]
     return li.Graph("g", [h0, memory], {"z": z, "d": d})
