@@ -153,6 +153,14 @@ class LoopPlan:
     rounds: bool = False  # whether products round before something is added (`decisions.py`)
     ending: UntilCarry | None = None
 
+    def join_rest(self) -> None:
+        """Results without products go to the component that has all: workers are shared out evenly among components."""
+        with_products = [c for c in self.components if any(s.dots for s in c.sweeps)]
+        if len(with_products) == 1 < len(self.components):
+            roots = [r for c in self.components for s in c.sweeps for r in s.roots]
+            carries = [carry for c in self.components for carry in c.carries]
+            self.components = [Component(sweeps_of(roots), carries)]
+
     @property
     def own_temps(self) -> set[int]:
         """Numbers of the computed rows of which each member has its own."""

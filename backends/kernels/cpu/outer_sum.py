@@ -1,4 +1,5 @@
-"""A sum of outer products by a CPU kernel: [K, M] and [K, N] give [M, N], as weight gradients are.
+"""A sum of outer products by a CPU kernel: [K, M] and [K, N] give [M, N], as weight gradients are; each of the three
+may be several axes.
 
 IREE's own product transposes and packs both sides in memory, which for so long a sum costs as much
 as the sum. Here a workgroup has some rows of the result and goes through the sum block by block. It
@@ -14,11 +15,12 @@ from dataclasses import dataclass
 from iree.compiler import ir
 
 from lstm_ir.backends.emit.emitter import Emitter
+from lstm_ir.backends.emit.mlir_types import array_attr
 from lstm_ir.backends.emit.shapes import reshape
 from lstm_ir.backends.kernels.body.shifted import without_edge
 from lstm_ir.backends.kernels.call.call import KernelCall, ready
 from lstm_ir.backends.kernels.cpu import shares
-from lstm_ir.backends.kernels.cpu.machine import NARROW, PANEL, SMALL_SUM, SUM, TERMS, WIDE, WORTH, machine
+from lstm_ir.backends.kernels.cpu.machine import NARROW, PANEL, SMALL_SUM, SUM, TERMS, TRANSPOSED, WIDE, WORTH, machine
 from lstm_ir.backends.kernels.cpu.register_tile import add_products
 from lstm_ir.backends.kernels.text.kernel import Kernel, KernelSignature, called_by_iree
 from lstm_ir.backends.kernels.text.memory import Memory, load_vector, on_stack, put_memories, store_vector
@@ -29,6 +31,7 @@ from lstm_ir.ir.dims import Dim
 from lstm_ir.ir.graph import Node
 from lstm_ir.ir.target import TargetInfo
 from lstm_ir.ir.types import DType, TensorType
+from lstm_ir.ops.primitive.linear import free_axes
 
 # Numbers of the kernel: rows of an operand that come before the first term; sizes of the result; the
 # column at which narrow tiles begin.
@@ -39,29 +42,44 @@ TILES = argument("tiles")
 
 
 def lower_outer_sum(e: Emitter, n: Node, lhs: ir.Value, rhs: ir.Value) -> ir.Value | None:
-    """dot_general over all axes but the last of both operands; None where it is another product."""
-    a, b, at = n.inputs[0].type, n.inputs[1].type, n.attrs
-    leading = tuple(range(a.rank - 1))
-    sums = at["lhs_contracting_dimensions"], at["rhs_contracting_dimensions"]
-    if not e.at_top or at["lhs_batching_dimensions"] or not leading or sums != (leading, leading):
+    """dot_general without batches whose sum is long; None where IREE's own does as well.
+
+    Summed axes of an operand that do not lead are brought there, which pays where the other operand is wide.
+    """
+    operands, at, to = [v.type for v in n.inputs], n.attrs, n.types[0]
+    pairs = sorted(zip(at["lhs_contracting_dimensions"], at["rhs_contracting_dimensions"], strict=True))
+    if not e.at_top or at["lhs_batching_dimensions"] or not pairs or to.dtype not in (DType.f32, DType.f64):
         return None
-    if b.rank != a.rank or a.dtype not in (DType.f32, DType.f64):
+    summed = [tuple(axes) for axes in zip(*pairs, strict=True)]
+    free = [free_axes(t.rank, (), axes) for t, axes in zip(operands, summed, strict=True)]
+    rows, columns = (dims.product(tuple(t.shape[i] for i in axes)) for t, axes in zip(operands, free, strict=True))
+    terms = dims.product(tuple(operands[0].shape[i] for i in summed[0]))
+    if not isinstance(rows, int) or not isinstance(columns, int) or any(t.dtype is not to.dtype for t in operands):
         return None
-    rows, columns = a.shape[-1], b.shape[-1]
-    if not isinstance(rows, int) or not isinstance(columns, int):
-        return None
-    terms = dims.product(a.shape[:-1])
     if rows * columns < SMALL_SUM or (isinstance(terms, int) and terms * rows * columns < WORTH):
         return None
-    found = without_edge(n.inputs[1])
+    lead = [axes == tuple(range(len(axes))) for axes in summed]
+    if not all(lead) and min(rows, columns) < TRANSPOSED:
+        return None
+    found = without_edge(n.inputs[1]) if all(lead) and len(free[1]) == 1 else None
     if found is not None and found[0].rows in e.known:
         shift, skip = found
-        call = OuterSum(e, terms, rows, columns, a.dtype, skip, shift.later)
-        pairs = ((lhs, a), (e.known[shift.rows], shift.rows.type))
+        call = OuterSum(e, terms, rows, columns, to.dtype, skip, shift.later)
+        given = ((lhs, operands[0]), (e.known[shift.rows], shift.rows.type))
     else:
-        call = OuterSum(e, terms, rows, columns, a.dtype)
-        pairs = ((lhs, a), (rhs, b))
-    return call.run(*(reshape(e, v, t, (terms, t.shape[-1])) for v, t in pairs))
+        call = OuterSum(e, terms, rows, columns, to.dtype)
+        first, second = (
+            (v, t) if ahead else _turned(e, v, t, (*axes, *others))
+            for v, t, ahead, axes, others in zip((lhs, rhs), operands, lead, summed, free, strict=True)
+        )
+        given = first, second
+    flat = [reshape(e, v, t, (terms, width)) for (v, t), width in zip(given, (rows, columns), strict=True)]
+    return reshape(e, call.run(*flat), TensorType((rows, columns), to.dtype), to.shape)
+
+
+def _turned(e: Emitter, v: ir.Value, t: TensorType, order: tuple[int, ...]) -> tuple[ir.Value, TensorType]:
+    to = t.with_shape(t.shape[i] for i in order)
+    return e.hlo("transpose", [v], to, permutation=array_attr(order)), to
 
 
 @dataclass

@@ -72,7 +72,9 @@ def until_on_cpu(
 
 def _plan(e: Emitter, n: Node, hoist: bool, ending: UntilCarry | None = None) -> LoopPlan:
     assert e.target is not None
-    return make_plan(n, hoist, product_forms(e.target), ending, e.decided.nodes)
+    plan = make_plan(n, hoist, product_forms(e.target), ending, e.decided.nodes)
+    plan.join_rest()
+    return plan
 
 
 def _long(plan: LoopPlan) -> int:

@@ -93,6 +93,42 @@ def test_another_product_is_left_to_iree(why: str) -> None:
     np.testing.assert_allclose(got, want, rtol=2**-8 if why == "two bytes" else 0, atol=1e-5)
 
 
+# Axes of both operands, those of the sum, and whether the kernel takes it: einsum's letters; t and b are summed.
+EINSUMS = {
+    "several columns": ("tbm", "tbsn", True),
+    "several rows": ("tbsm", "tbn", True),
+    "terms between columns": ("tsbn", "tbm", True),
+    "terms behind": ("mtb", "sntb", True),
+    "in another order": ("tbm", "btsn", True),
+    "one sum": ("tm", "tsn", True),
+    "few columns beside a transposed operand": ("tsbn", "tbf", False),
+}
+SIZES = {"t": 60, "b": 9, "s": 13, "m": 37, "n": 48, "f": 7}
+
+
+@pytest.mark.parametrize("named", [False, True])
+@pytest.mark.parametrize("name", EINSUMS)
+def test_several_axes(name: str, named: bool, rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch) -> None:
+    left, right, taken = EINSUMS[name]
+    sizes: dict[str, Any] = SIZES | ({"t": 230} if "b" not in left else {})
+    open_ = {**sizes, "t": "T", "b": "B"} if named else sizes
+    x, y = (li.input(n, [open_[c] for c in axes]) for n, axes in (("x", left), ("y", right)))
+    both = [c for c in left if c in right]
+    at = tuple(tuple(axes.index(c) for c in both) for axes in (left, right))
+    g = li.Graph("sum", [x, y], {"w": li.dot_general(x, y, at)})
+    found: list[bool] = []
+    original = lowering.lower_outer_sum
+    monkeypatch.setattr(lowering, "lower_outer_sum", lambda *a: (found.append((z := original(*a)) is not None), z)[1])
+    with li.compile(g) as exe:
+        assert found == [taken]
+        a, b = (rng.standard_normal([sizes[c] for c in axes]).astype(np.float32) for axes in (left, right))
+        got = exe(x=a, y=b)["w"]
+    free = [c for c in left + right if c not in both]
+    want = np.einsum(f"{left},{right}->{''.join(free)}", a.astype(np.float64), b.astype(np.float64))
+    assert got.shape == want.shape
+    np.testing.assert_allclose(got, want, rtol=0, atol=2e-4)
+
+
 @pytest.mark.parametrize("direction", ["forward", "reverse", "bidirectional"])
 def test_both_weights_of_a_cell_share_a_kernel(
     direction: str, rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
