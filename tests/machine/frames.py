@@ -23,11 +23,11 @@ _ALIGNED = re.compile(r"^\s(?:andq\s\$-\d+, %rsp|and\ssp, x9, )")
 _COUNTED = re.compile(r"^\ssub\sx9, (sp|x9), #(\d+)(, lsl #12)?")
 
 
-def frames(program: li.Graph | li.Program, word: str = "cpu") -> dict[str, int]:
-    """Bytes of the frame of every function of the module for this processor."""
+def frames(program: li.Graph | li.Program, word: str = "cpu", kernels: bool = True) -> dict[str, int]:
+    """Bytes of the frame of every function of the module for this processor; without kernels they are all IREE's."""
     with tempfile.TemporaryDirectory() as folder:
-        flags = {"flags": (f"--iree-hal-dump-executable-intermediates-to={folder}",)}
-        build(li.Program.of(program), resolve(word), flags)
+        flags = (f"--iree-hal-dump-executable-intermediates-to={folder}",)
+        build(li.Program.of(program), resolve(word), {"flags": flags, "kernels": kernels})
         texts = [p.read_text() for p in sorted(Path(folder).glob("*.s"))]
     assert texts, "the compiler wrote no assembly"
     return {name: size for text in texts for name, size in read(text).items()}

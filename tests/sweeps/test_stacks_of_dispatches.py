@@ -45,7 +45,7 @@ def test_frames_are_read_from_assembly() -> None:
 @pytest.mark.parametrize("word", ["cpu", "cpu:aarch64"])
 def test_frames_of_dispatches_at_the_limit(word: str) -> None:
     """What is there to be seen: the arrays of these are no less than a quarter of the limit."""
-    most = max(frames.frames(stack_corpus.strided_product(*stack_corpus.AT_THE_LIMIT[0]), word).values())
+    most = max(frames.frames(stack_corpus.strided_product(*stack_corpus.AT_THE_LIMIT[0]), word, kernels=False).values())
     assert DISPATCH_STACK // 4 < most < DISPATCH_STACK + SPILLED, most
     assert most + RUNTIME < stacks.CALLER
 
@@ -75,7 +75,7 @@ def _frames(graph: li.Graph, word: str) -> dict[str, int]:
 def test_workers_touch_what_frames_say() -> None:
     """The frame of the largest dispatch is seen on a worker's stack, and little more than that."""
     most = max(touched for _, touched in workers("largest"))
-    frame = max(frames.frames(stack_corpus.strided_product(*stack_corpus.AT_THE_LIMIT[0])).values())
+    frame = max(frames.frames(stack_corpus.strided_product(*stack_corpus.AT_THE_LIMIT[0]), kernels=False).values())
     assert frame - PAGE < most < frame + RUNTIME, (frame, most)
 
 
