@@ -147,17 +147,28 @@ def by_row(p: AtomMaker, v: Value, access: Access) -> Atom | None:
     assert isinstance(loop, LoopAxis)
     if not (isinstance(v.shape[i], int) and isinstance(loop.size, int) and isinstance(loop.start, int)):
         return None
+    level, size = loop.level, loop.size
+    return _from_row(p, v, access, i, (loop.start, size), lambda first: LoopAxis(level, size, first))
+
+
+def _from_row(
+    p: AtomMaker, v: Value, access: Access, axis: int, columns: tuple[int, int], index: Callable[[int], Index]
+) -> Atom | None:
+    """An element of a row that is computed once; None where there is no such row.
+
+    columns: of that axis the first one, and how many. index: the element, where the row's first column is so far.
+    """
+    start, size = columns
     try:
-        whole = p.pull(v, (*access[:i], ColumnAxis(loop.start), *access[i + 1 :]), loop.size)
+        whole = p.pull(v, (*access[:axis], ColumnAxis(start), *access[axis + 1 :]), size)
     except (PieceBoundaryError, TurnBoundaryError, RefusedError):
         return None
     if whole.op == "splat" or not whole.cols:
         return whole
     if whole.op != "load":
-        whole = p.temp_load(p.temp(whole, loop.size))
+        whole = p.temp_load(p.temp(whole, size))
     assert whole.source is not None
-    start = whole.column
-    here = tuple(LoopAxis(loop.level, loop.size, start) if isinstance(at, ColumnAxis) else at for at in whole.access)
+    here = tuple(index(at.start) if isinstance(at, ColumnAxis) else at for at in whole.access)
     return p.load(whole.source, here, whole.dtype)
 
 
@@ -180,15 +191,7 @@ def _at_column(p: AtomMaker, v: Value, access: Access) -> Atom | None:
     size, column = v.shape[-1], access[-1]
     if not isinstance(size, int) or size == 1:
         return None
-    try:
-        whole = p.pull(v, (*access[:-1], ColumnAxis(0)), size)
-    except (PieceBoundaryError, TurnBoundaryError, RefusedError):
-        return None
-    if whole.op != "load":
-        whole = p.temp_load(p.temp(whole, size))
-    assert whole.source is not None
-    here = tuple(at.start + column if isinstance(at, ColumnAxis) else at for at in whole.access)
-    return p.load(whole.source, here, whole.dtype)
+    return _from_row(p, v, access, len(access) - 1, (0, size), lambda first: first + column)
 
 
 def _as_row(p: AtomMaker, v: Value, access: Access) -> Atom:
