@@ -157,7 +157,10 @@ def tensors(path: Path, entries: Any, data: bytes = b"", how: str = "utf-8") -> 
 
 
 def test_many_tensors_are_read_in_linear_time_and_more_are_refused(tmp_path: Path) -> None:
-    """Four times as many may take eight times as long; where each looked at all others, it would be sixteen."""
+    """Sixteen times as many may take eighty times as long; where each looked at all others, it would be 256.
+
+    The caches make it 24 times here: four times as many once took 8.1 times as long beside other work.
+    """
     none = {"dtype": "F32", "shape": [0], "data_offsets": [0, 0]}
 
     def least(count: int) -> float:
@@ -169,7 +172,7 @@ def test_many_tensors_are_read_in_linear_time_and_more_are_refused(tmp_path: Pat
             times.append(time.process_time() - start)
         return min(times)
 
-    assert least(20_000) < 8 * least(5_000)
+    assert least(40_000) < 80 * least(2_500)
     file = tensors(tmp_path / "w.safetensors", {str(i): none for i in range(ARRAYS + 1)})
     with pytest.raises(PackageError, match="100001 tensors; at most 100000 are read"):
         read_weights(file)
