@@ -13,8 +13,8 @@ from lstm_ir.ir.foreign_errors import limit_in, refusals_become, strerror
 
 # What the bindings raise, by status code; never a class derived from these.
 RAISED = (RuntimeError, ValueError, IndexError, NotImplementedError)
-STATUS = re.compile(r"\b([A-Z]+(?:_[A-Z]+)*); (.*)", re.DOTALL)  # how its messages begin, behind a place
-_NUMBER = re.compile(r"failed with (\d+)|failed \((\d+)\)")  # of the system's error, in place of its words
+STATUS = r"(?s)\b([A-Z]+(?:_[A-Z]+)*); (.*)"  # how its messages begin, behind a place
+_NUMBER = r"failed with (\d+)|failed \((\d+)\)"  # of the system's error, in place of its words
 
 
 @cache
@@ -41,11 +41,11 @@ def version() -> str:
 def short(error: BaseException | str) -> str:
     """What the runtime said, without its source places and stack, and the limit that it met."""
     text = str(error)
-    found = STATUS.search(text)
+    found = re.search(STATUS, text)
     if found is not None:
         text = found[2]
     text = re.split(r"; while (?:invoking|calling)|\n\s*\[\s*\d+\]|; \n", text, maxsplit=1)[0]
     text = text.strip().rstrip(";").strip()[:400]
-    number = _NUMBER.search(text)
+    number = re.search(_NUMBER, text)
     limit = limit_in(text) if number is None else strerror(int(number[1] or number[2]))
     return text if limit is None else f"{text} ({limit})"

@@ -16,7 +16,6 @@ import time
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, field
 
 from lstm_ir.ir.errors import DeviceError
 
@@ -27,16 +26,16 @@ Lock = threading.Lock
 Action = Callable[[], None]
 
 
-@dataclass(slots=True)
 class _ProcessState:
     """What became of this process."""
 
-    refuses: bool = False  # it is a forked child, or it ends
-    started: bool = False  # IREE's runtime
-    forked: bool = False  # since then
-    last: int | None = None  # the thread that ends the process, and may still do everything
-    locks: set[weakref.ref[Lock]] = field(default_factory=set)
-    never: Lock = field(default_factory=Lock)  # released by nobody
+    def __init__(self, forked: bool = False) -> None:
+        self.refuses = forked  # it is a forked child, or it ends
+        self.started = forked  # IREE's runtime
+        self.forked = forked  # since then
+        self.last: int | None = None  # the thread that ends the process, and may still do everything
+        self.locks: set[weakref.ref[Lock]] = set()
+        self.never = Lock()  # released by nobody
 
 
 _process = _ProcessState()
@@ -144,8 +143,7 @@ def _passed(lock: Lock, end: float) -> bool:
 def _in_child() -> None:
     """After a fork: nobody works here, whatever the parent's threads did."""
     global _process
-    started = _process.started
-    _process = _ProcessState(refuses=started, started=started, forked=started)
+    _process = _ProcessState(forked=_process.started)
 
 
 if hasattr(os, "register_at_fork"):

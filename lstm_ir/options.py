@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 from lstm_ir.ir.called import Function, fitting
@@ -52,6 +51,8 @@ def checked(options: Mapping[str, Any] | None, known: Sequence[str] = OPTIONS) -
 
 def thresholds(numbers: Mapping[str, Any]) -> Thresholds:
     """Of option `thresholds`: whole numbers by name."""
+    from dataclasses import fields
+
     from lstm_ir.backends.emit.options import Thresholds
 
     chosen, known = numbers.get("thresholds", {}), [f.name for f in fields(Thresholds)]

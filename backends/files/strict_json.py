@@ -8,7 +8,7 @@ from typing import Any
 
 from lstm_ir.ir.errors import PackageError
 
-_HALF = re.compile(r"\\u[dD][89a-fA-F]")  # of a surrogate pair, as JSON escapes it
+_HALF = r"\\u[dD][89a-fA-F]"  # of a surrogate pair, as JSON escapes it
 
 
 class MinusZero(float):
@@ -24,7 +24,7 @@ def read(data: bytes, where: str, *, minus_zero: bool = False) -> dict[str, Any]
     try:
         text = data.decode()  # of bytes, Python's JSON takes UTF-16 and UTF-32 too
         found = json.loads(text, object_pairs_hook=_once, parse_int=whole if "-0" in text else None)
-        if _HALF.search(text):
+        if re.search(_HALF, text):
             json.dumps(found, ensure_ascii=False).encode()
     except (ValueError, RecursionError) as e:
         raise PackageError(f"{where}: {str(e)[:200]}") from e

@@ -9,16 +9,15 @@ takes no old one off its list, so all are let go after so many new combinations 
 from __future__ import annotations
 
 import ctypes
-from dataclasses import dataclass
 from typing import Any
 
 from lstm_ir.backends import bindings
 from lstm_ir.backends.run.tuned import FREED_BYTES, FREED_COUNT, FREED_SHAPES
 
 
-@dataclass(slots=True)
 class _Counts:
-    shapes: int = 0  # new combinations of sizes since the start
+    def __init__(self) -> None:
+        self.shapes = 0  # new combinations of sizes since the start
 
 
 _SPEC = f"caching:*=*;{FREED_BYTES};{FREED_COUNT}"

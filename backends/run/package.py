@@ -17,7 +17,7 @@ from lstm_ir.ir.errors import DeviceError, LstmIrError, PackageError, TargetErro
 from lstm_ir.ir.signature import starts
 from lstm_ir.ir.types import DType, TensorType
 
-_PLACE = re.compile(r"[0-9]+|//.*")  # which device of a kind: its number, or where the driver finds it
+_PLACE = r"[0-9]+|//.*"  # which device of a kind: its number, or where the driver finds it
 __all__ = ["ModuleFile", "Package", "open_package", "read_package", "write_package"]
 
 
@@ -107,7 +107,7 @@ def _order(package: Package, device: str | None) -> list[PackedTarget]:
     if named:
         return named
     word, _, place = ("", "", "") if device is None else device.partition(":")
-    if place and (word == "cpu" or not _PLACE.fullmatch(place)):
+    if place and (word == "cpu" or not re.fullmatch(_PLACE, place)):
         return []
     kind = "cpu" if word in runtime.CPU_DRIVERS else word
     chosen = [t for t in package.targets if device is None or t.info.kind == kind]

@@ -9,7 +9,6 @@ import threading
 import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 from lstm_ir.backends import bindings, process
@@ -23,18 +22,18 @@ from lstm_ir.ir.options import is_int
 CPU_DRIVERS = ("local-task", "local-sync")
 LOST = "DEVICE_LOST"  # what drivers say of a GPU that stopped answering
 # IREE's CUDA queue takes no work after one that failed, a launch or a fill of nothing among them.
-_CUDA = re.compile(r"CUDA_ERROR_(?!OUT_OF_MEMORY)|hal\.device\.queue\.dealloca")
+_CUDA = r"CUDA_ERROR_(?!OUT_OF_MEMORY)|hal\.device\.queue\.dealloca"
 MAX_THREADS = 64  # workers that one IREE executor has at most
 
 
-@dataclass(slots=True)
 class _RuntimeState:
     """What is made once per process; a forked child may not use its parent's."""
 
-    threads: int
-    instance: Any = None
-    started: bool = False  # the CPU driver has its workers
-    fixed: bool = False  # an executable counts on so many threads
+    def __init__(self, threads: int) -> None:
+        self.threads = threads
+        self.instance: Any = None
+        self.started = False  # the CPU driver has its workers
+        self.fixed = False  # an executable counts on so many threads
 
 
 _lock = threading.RLock()
@@ -203,13 +202,13 @@ EMPTY = "empty buffer range"  # Vulkan's driver, of a size of 0 that no variant 
 def failure(error: BaseException, what: str) -> LstmIrError:
     """The project's error for one that the runtime raised while it ran `what`."""
     text = str(error)
-    if LOST in text or _CUDA.search(text):
+    if LOST in text or re.search(_CUDA, text):
         _forget_lost()
         return LostDeviceError(f"{what}: the device was lost; compile or load again ({bindings.short(error)})")
     if EMPTY in text:
         why = "a tensor without elements, whose size is computed or has a name, meets a dispatch: Vulkan refuses it"
         return DeviceError(f"{what}: {why}; make this call on a CPU ({bindings.short(error)})")
-    found = bindings.STATUS.search(text)
+    found = re.search(bindings.STATUS, text)
     # An assertion of the module itself has no place in the runtime's sources before it.
     if found is not None and found[1] == "FAILED_PRECONDITION":
         if ".c:" not in text[: found.start()]:

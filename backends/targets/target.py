@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from lstm_ir.ir.target import TargetInfo
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
+class Target(NamedTuple):
     """What passes see, what the compiler is told, and the runtime drivers, best first."""
 
     info: TargetInfo

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -172,7 +171,7 @@ def this_machine() -> Target:
     found = _cpu_target(f"cpu:{cpu}{tag}", triple, cpu, have, width, extra)
     l1, l2 = cpus.cache_bytes()
     l1, l2 = (l1 if l1 > 0 else _L1), (l2 if l2 > 0 else _L2)
-    return replace(found, info=replace(found.info, l1_bytes=l1, l2_bytes=l2))
+    return found._replace(info=found.info._replace(l1_bytes=l1, l2_bytes=l2))
 
 
 def _cpu_target(

@@ -15,11 +15,11 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from numbers import Integral, Real
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from lstm_ir.ir.errors import DimError
+from lstm_ir.ir.immutable import Immutable
 
 DIVISORS = 2**31  # up to which quotients of quotients become one
 LIMIT = 2**62  # no size, and no coefficient, reaches it: products stay inside 64 bits
@@ -27,8 +27,7 @@ TERMS = 250  # of a product, which each factor may double
 CHARACTERS, TOKENS = 2000, 200  # of a text
 
 
-@dataclass(frozen=True, slots=True)
-class Floor:
+class Floor(NamedTuple):
     """The atom `(numerator)//divisor`, divisor >= 2."""
 
     numerator: Expr
@@ -42,16 +41,19 @@ Atom: TypeAlias = "str | Floor"
 Monomial: TypeAlias = "tuple[Atom, ...]"  # sorted by text; () is the constant term
 
 
-@dataclass(frozen=True, slots=True)
-class Expr:
+class Expr(Immutable, fields=("terms",)):
     """A non-constant dimension expression in normal form: sorted (monomial, coefficient) pairs."""
 
+    __slots__ = ("terms", "text")
     terms: tuple[tuple[Monomial, int], ...]
-    text: str = field(default="", init=False, compare=False)  # once it was asked for: monomials are sorted by it
+    text: str  # once it was asked for: monomials are sorted by it
+
+    def __init__(self, terms: tuple[tuple[Monomial, int], ...]) -> None:
+        self._set(terms=terms, text="")
 
     def __str__(self) -> str:
         if not self.text:
-            object.__setattr__(self, "text", self._written())
+            self._set(text=self._written())
         return self.text
 
     def _written(self) -> str:
@@ -168,7 +170,7 @@ def _make(terms: Mapping[Monomial, int]) -> Dim:
 
 def name(text: str) -> Expr:
     """The dimension called `text`."""
-    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", text):
+    if not (text.isascii() and text.isidentifier()):
         raise DimError(f"a dimension name is a letter, then letters, digits and _; got {text!r}")
     return Expr((((text,), 1),))
 
@@ -366,6 +368,8 @@ def parse(text: str) -> Dim:
     """The dimension written as `text`, for example `2*B` or `(T+1)//2`."""
     if len(text) > CHARACTERS:
         raise DimError(f"a dimension expression of more than {CHARACTERS} characters: {text[:60]!r}...")
+    if text.isascii() and text.isidentifier():  # most are
+        return name(text)
     tokens: list[str] = []
     pos = 0
     while text[pos:].strip():

@@ -6,8 +6,8 @@ import contextlib
 import sys
 from collections.abc import Iterator
 from contextvars import ContextVar
-from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import NamedTuple
 
 _PACKAGE = Path(__file__).resolve().parents[1]
 # In a checkout two folders of the package stand beside it.
@@ -17,8 +17,7 @@ _LIBRARIES = frozenset(("jax", "numpy", "torch"))  # a value that was given to o
 _CURRENT: ContextVar[Loc | None] = ContextVar("lstm_ir_loc", default=None)
 
 
-@dataclass(frozen=True, slots=True)
-class Loc:
+class Loc(NamedTuple):
     """A line of the user's source, and the rules that rewrote the node since.
 
     In a file without lines `node` is the name that the node has there, and `line` is 0.
@@ -39,7 +38,7 @@ class Loc:
 
     def through(self, rule: str) -> Loc:
         """This line, after one more rule; a rule that repeats is named once."""
-        return self if rule in self.via else replace(self, via=(*self.via, rule))
+        return self if rule in self.via else self._replace(via=(*self.via, rule))
 
 
 UNKNOWN = Loc("<unknown>", 0)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from keyword import iskeyword
 from typing import Any, NamedTuple
 
@@ -14,6 +13,7 @@ from lstm_ir.ir.arrays import Conform, take
 from lstm_ir.ir.cached import cached_property
 from lstm_ir.ir.dims import Dim
 from lstm_ir.ir.errors import CallError, ValueRangeError
+from lstm_ir.ir.immutable import Immutable
 from lstm_ir.ir.types import TensorType
 
 _LARGEST = int(np.iinfo(np.int32).max)  # places and numbers of steps are counted in 32 bits
@@ -67,8 +67,10 @@ class CallSizes(NamedTuple):
     checks: tuple[tuple[Check, int | None, int | None], ...]
 
 
-@dataclass(frozen=True)
-class Entry:
+_ENTRY = ("name", "inputs", "outputs", "requires", "checks", "dims", "reads", "writes", "finite")
+
+
+class Entry(Immutable, fields=_ENTRY):
     """One callable of a program. `dims` are the names that its inputs determine.
 
     The compiled function takes the inputs, then the state variables `reads`; it gives the outputs,
@@ -79,12 +81,20 @@ class Entry:
     name: str
     inputs: tuple[Port, ...]
     outputs: tuple[Port, ...]
-    requires: tuple[Requirement, ...] = ()
-    checks: tuple[Check, ...] = ()
-    dims: tuple[str, ...] = ()
-    reads: tuple[str, ...] = ()
-    writes: tuple[str, ...] = ()
-    finite: tuple[str, ...] = ()
+    requires: tuple[Requirement, ...]
+    checks: tuple[Check, ...]
+    dims: tuple[str, ...]
+    reads: tuple[str, ...]
+    writes: tuple[str, ...]
+    finite: tuple[str, ...]
+
+    def __init__(
+        self, name: str, inputs: tuple[Port, ...], outputs: tuple[Port, ...], requires: tuple[Requirement, ...] = (),
+        checks: tuple[Check, ...] = (), dims: tuple[str, ...] = (), reads: tuple[str, ...] = (),
+        writes: tuple[str, ...] = (), finite: tuple[str, ...] = (),
+    ) -> None:  # fmt: skip
+        self._set(name=name, inputs=inputs, outputs=outputs, requires=requires, checks=checks)
+        self._set(dims=dims, reads=reads, writes=writes, finite=finite)
 
     @property
     def restarts(self) -> bool:
@@ -134,14 +144,19 @@ def _unmet(d: Dim, env: Mapping[str, int]) -> str:
     return f" ({sizes})" if alone else f": {d} >= 0 does not hold ({sizes})"
 
 
-@dataclass(frozen=True)
-class Signature:
+class Signature(Immutable, fields=("name", "entries", "weights", "state")):
     """A program: entries, weights and state by name."""
 
     name: str
     entries: dict[str, Entry]
-    weights: dict[str, TensorType] = field(default_factory=dict)
-    state: dict[str, StateVar] = field(default_factory=dict)
+    weights: dict[str, TensorType]
+    state: dict[str, StateVar]
+
+    def __init__(
+        self, name: str, entries: dict[str, Entry],
+        weights: dict[str, TensorType] | None = None, state: dict[str, StateVar] | None = None,
+    ) -> None:  # fmt: skip
+        self._set(name=name, entries=entries, weights=weights or {}, state=state or {})
 
     @property
     def together(self) -> list[tuple[str, ...]]:

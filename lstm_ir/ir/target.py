@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 # What a module calls its one device: IREE's own name, so that its tools compile our text with flags of their own.
 DEVICE = "__device_0"
 
 
-@dataclass(frozen=True, slots=True)
-class TargetInfo:
+class TargetInfo(NamedTuple):
     """A resolved target: what the hardware is, not what a caller chose for a module."""
 
     name: str  # the word the user wrote, resolved: "cpu:znver5", "vulkan", "cuda:sm_89"

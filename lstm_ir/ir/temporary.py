@@ -20,7 +20,7 @@ try:
 except ImportError:  # not a POSIX system
     fcntl = None  # type: ignore[assignment]
 
-_OURS = re.compile(r"\.?lstm-ir-[0-9a-f]{16}\.tmp")
+_OURS = r"\.?lstm-ir-[0-9a-f]{16}\.tmp"
 _TRIES = 100
 
 
@@ -30,7 +30,7 @@ def _name() -> str:
 
 def is_ours(name: str) -> bool:
     """Whether a file or folder of this name is one that this module makes."""
-    return _OURS.fullmatch(name) is not None
+    return re.fullmatch(_OURS, name) is not None
 
 
 @contextmanager

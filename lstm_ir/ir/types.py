@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from enum import Enum
 from typing import Any, TypeAlias
 
@@ -13,6 +12,7 @@ import numpy as np
 from lstm_ir.ir import dims
 from lstm_ir.ir.dims import LIMIT, Dim
 from lstm_ir.ir.errors import DimError, IRError
+from lstm_ir.ir.immutable import Immutable
 
 
 class DType(Enum):
@@ -122,18 +122,19 @@ def shape_of(sizes: Iterable[DimLike]) -> Shape:
     return tuple(out)
 
 
-@dataclass(frozen=True, slots=True)
-class TensorType:
+class TensorType(Immutable, fields=("shape", "dtype")):
     """Shape and element type; rank 0 is a scalar. Text is read: `TensorType(("T", "2*B"), "f32")`."""
 
+    __slots__ = ("dtype", "shape")
     shape: Shape
     dtype: DType
 
-    def __post_init__(self) -> None:
-        if type(self.dtype) is not DType:
-            object.__setattr__(self, "dtype", DType.of(self.dtype))
-        if type(self.shape) is not tuple or any(isinstance(d, str) for d in self.shape):
-            object.__setattr__(self, "shape", shape_of(self.shape))
+    def __init__(self, shape: Shape, dtype: DType) -> None:
+        if type(dtype) is not DType:
+            dtype = DType.of(dtype)
+        if type(shape) is not tuple or any(isinstance(d, str) for d in shape):
+            shape = shape_of(shape)
+        self._set(shape=shape, dtype=dtype)
         total = 1
         for d in self.shape:
             total *= d if isinstance(d, int) and d else 1

@@ -7,7 +7,6 @@ the model has its state as inputs and outputs, both run frame by frame, and the 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -68,8 +67,7 @@ def verify_frames(
     while frames in step.dims:
         frames += "_"
     after = tuple(Port(output, state[taken].type) for taken, output in feedback.items())
-    entry = replace(
-        step,
+    entry = step.replace(
         inputs=tuple(_stacked(p, frames) for p in step.inputs),
         outputs=tuple(_stacked(p, frames) for p in (*step.outputs, *after)),
         dims=(frames, *step.dims),
@@ -123,7 +121,7 @@ def _compared(ours: Ours, original: Original, limits: Tolerance) -> Verification
 
 def _stateless(exe: Executable) -> Entry:
     """The entry `step` as a call of a recording sees it."""
-    return replace(exe.signature.entries["step"], reads=(), writes=())
+    return exe.signature.entries["step"].replace(reads=(), writes=())
 
 
 def _stacked(p: Port, frames: str) -> Port:

@@ -176,7 +176,7 @@ def flow(graph: li.Graph) -> str:
     from lstm_ir.backends.targets.targets import resolve
     from lstm_ir.ir.program import Program
 
-    info = replace(resolve("cpu").info, kernels=False)
+    info = resolve("cpu").info._replace(kernels=False)
     tool = Path(sys.executable).with_name("iree-compile")
     flags = ["--iree-hal-target-device=local", "--iree-hal-local-target-device-backends=llvm-cpu"]
     done = subprocess.run(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -88,7 +88,7 @@ def test_stages_hold_what_their_table_says(name: str) -> None:
         made = Pipeline.parse(text).run(graph).graph
         assert {n.op.level for n in deep(made)} <= STAGES[stage]
         li.verify(made, STAGES[stage])
-    for info in (KERNELS, replace(KERNELS, kernels=False)):
+    for info in (KERNELS, KERNELS._replace(kernels=False)):
         li.verify(for_target(info).run(graph, info).graph, STAGES["scheduled"])
 
 

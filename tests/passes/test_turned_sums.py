@@ -5,7 +5,6 @@ And the chunks of rows in which the kernels of such loops run.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
 
 import numpy as np
@@ -130,5 +129,5 @@ def test_resident_rows(shape: tuple[int | str, ...], axis: int, wanted: int) -> 
 
     _, y = li.scan(cell, li.zeros(shape), x)
     (loop,) = (n for n in li.Graph("g", [x], {"y": y}).nodes if n.op.name == "scan")
-    info = dataclasses.replace(resolve("cpu:x86-64-v3").info, l2_bytes=512 << 10)
+    info = resolve("cpu:x86-64-v3").info._replace(l2_bytes=512 << 10)
     assert schedule.choose(make_plan(loop, False), info).resident == wanted

@@ -15,7 +15,6 @@ import os
 import time
 from collections.abc import Callable, Collection
 from contextlib import suppress
-from dataclasses import dataclass
 
 
 def _reader() -> Callable[[], int] | None:
@@ -51,14 +50,16 @@ def _move(to: Collection[int]) -> None:
                 os.sched_setaffinity(0, allowed)
 
 
-@dataclass(slots=True)
 class Placement:
-    """Where callers are, and on which processors they should be."""
+    """Where callers are, and on which processors they should be.
 
-    cpu: Callable[[], int] | None  # the processor that the calling thread runs on, where the system says it
-    pause: float = 0.05  # seconds between two moves, where something else keeps moving the caller away
-    first_worker: int | None = None  # the processor that it is kept on; None: on any
-    moved: float = -math.inf  # when a caller was, by time.monotonic
+    cpu: the processor that the calling thread runs on, where the system says it. pause: seconds between two moves,
+    where something else keeps moving the caller away. first_worker: the processor that it is kept on; None: on any.
+    """
+
+    def __init__(self, cpu: Callable[[], int] | None, pause: float = 0.05, first_worker: int | None = None) -> None:
+        self.cpu, self.pause, self.first_worker = cpu, pause, first_worker
+        self.moved = -math.inf  # when a caller was, by time.monotonic
 
     def current(self) -> int | None:
         """The processor that the calling thread runs on; None where the system does not say."""
