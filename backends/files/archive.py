@@ -38,8 +38,8 @@ Array = np.ndarray[Any, Any]
 MANIFEST, WEIGHTS, SEAL = "manifest.json", "weights.safetensors", "manifest.hmac"
 STATE = "state.safetensors"  # only of a program with state
 GRAPH, CONSTANTS = "graph.lir", "constants.safetensors"
-_MEMBERS = (MANIFEST, SEAL, WEIGHTS, STATE, CONSTANTS, GRAPH)  # beside modules
-_MODULE = r"module-[0-9]{1,3}\.vmfb"
+MEMBERS = (MANIFEST, SEAL, WEIGHTS, STATE, CONSTANTS, GRAPH)  # beside modules
+MODULE = r"module-[0-9]{1,3}\.vmfb"
 _LIMIT = 16 << 20  # bytes of the manifest
 _HEADER, _ZIP64 = 30, 20  # bytes of a member's header before its name, and of what a long member's header has besides
 _AFRESH = "Copy or download it again, and compare its size with the original's"
@@ -271,7 +271,7 @@ def _members(archive: zipfile.ZipFile, size: int, file: Path) -> dict[str, zipfi
     total = size
     for info in archive.infolist():
         name = info.filename
-        if name not in _MEMBERS and not re.fullmatch(_MODULE, name):
+        if name not in MEMBERS and not re.fullmatch(MODULE, name):
             raise PackageError(f"{file}: a package has no member {name[:80]!r}")
         if name in out:
             raise PackageError(f"{file}: two members are called {name}")
@@ -311,7 +311,7 @@ def _same_members(infos: Mapping[str, zipfile.ZipInfo], manifest: Manifest, file
             size = infos[name].file_size
             raise PackageError(f"{file}: {name} has {size} bytes, not {member.size}")
     for target in manifest.targets:
-        if target.file not in listed or not re.fullmatch(_MODULE, target.file):
+        if target.file not in listed or not re.fullmatch(MODULE, target.file):
             raise PackageError(f"{file}: target {target.info.name} has no module")
     if WEIGHTS not in listed:
         raise PackageError(f"{file}: no {WEIGHTS}")

@@ -24,7 +24,7 @@ class Immutable:
         for name, value in values.items():
             object.__setattr__(self, name, value)
 
-    def replace(self, **changes: object) -> Self:
+    def _replace(self, **changes: object) -> Self:
         """The same with other values of some fields."""
         return type(self)(**{n: getattr(self, n) for n in self._fields} | changes)
 

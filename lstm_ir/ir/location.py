@@ -7,7 +7,8 @@ import sys
 from collections.abc import Iterator
 from contextvars import ContextVar
 from pathlib import Path
-from typing import NamedTuple
+
+from lstm_ir.ir.immutable import Immutable
 
 _PACKAGE = Path(__file__).resolve().parents[1]
 # In a checkout two folders of the package stand beside it.
@@ -17,16 +18,20 @@ _LIBRARIES = frozenset(("jax", "numpy", "torch"))  # a value that was given to o
 _CURRENT: ContextVar[Loc | None] = ContextVar("lstm_ir_loc", default=None)
 
 
-class Loc(NamedTuple):
+class Loc(Immutable, fields=("file", "line", "via", "node")):
     """A line of the user's source, and the rules that rewrote the node since.
 
     In a file without lines `node` is the name that the node has there, and `line` is 0.
     """
 
+    __slots__ = ("file", "line", "node", "via")
     file: str
     line: int
-    via: tuple[str, ...] = ()
-    node: str = ""
+    via: tuple[str, ...]
+    node: str
+
+    def __init__(self, file: str, line: int, via: tuple[str, ...] = (), node: str = "") -> None:
+        self._set(file=file, line=line, via=via, node=node)
 
     def __str__(self) -> str:
         return " <- ".join((self.place, *self.via))

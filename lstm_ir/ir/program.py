@@ -156,10 +156,10 @@ class Program:
             plain = entry_signature(g, name, hidden=reads, silent=writes)
             more = [c for m in made for c in _checks(m.entries[name], reads)]
             known = {(c.input, c.low, c.high): c for c in (*more, *plain.checks)}
-            plain = plain.replace(checks=tuple(known.values()))
+            plain = plain._replace(checks=tuple(known.values()))
             bound = (tuple(reads.values()), tuple(writes.values()))
             watched = tuple(self.finite.get(name, ()))
-            entries[name] = plain.replace(reads=bound[0], writes=bound[1], finite=watched)
+            entries[name] = plain._replace(reads=bound[0], writes=bound[1], finite=watched)
         weights = {n: d.type for n, d in self.weights.items()}
         state = {n: StateVar(n, s.type) for n, s in self.state.items()}
         return Signature(self.name, entries, weights, state)

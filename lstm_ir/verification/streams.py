@@ -67,7 +67,7 @@ def verify_frames(
     while frames in step.dims:
         frames += "_"
     after = tuple(Port(output, state[taken].type) for taken, output in feedback.items())
-    entry = step.replace(
+    entry = step._replace(
         inputs=tuple(_stacked(p, frames) for p in step.inputs),
         outputs=tuple(_stacked(p, frames) for p in (*step.outputs, *after)),
         dims=(frames, *step.dims),
@@ -121,7 +121,7 @@ def _compared(ours: Ours, original: Original, limits: Tolerance) -> Verification
 
 def _stateless(exe: Executable) -> Entry:
     """The entry `step` as a call of a recording sees it."""
-    return exe.signature.entries["step"].replace(reads=(), writes=())
+    return exe.signature.entries["step"]._replace(reads=(), writes=())
 
 
 def _stacked(p: Port, frames: str) -> Port:

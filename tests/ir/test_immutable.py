@@ -21,7 +21,7 @@ CASES = [ENTRY, Signature("p", {"main": ENTRY}), TensorType((SIZE, 3), DType.f32
 
 @pytest.mark.parametrize("one", CASES, ids=lambda r: type(r).__name__)
 def test_copies_are_equal_and_nothing_changes(one: Immutable) -> None:
-    for other in (pickle.loads(pickle.dumps(one)), copy.deepcopy(one), copy.copy(one), one.replace()):
+    for other in (pickle.loads(pickle.dumps(one)), copy.deepcopy(one), copy.copy(one), one._replace()):
         assert other == one
         assert type(other) is type(one)
         assert repr(other) == repr(one)
@@ -33,7 +33,7 @@ def test_copies_are_equal_and_nothing_changes(one: Immutable) -> None:
 
 
 def test_fields_decide_what_is_equal() -> None:
-    assert ENTRY == Entry("main", (), (), reads=("h",)) != ENTRY.replace(reads=())
+    assert ENTRY == Entry("main", (), (), reads=("h",)) != ENTRY._replace(reads=())
     assert len({TensorType((2,), DType.f32), TensorType((2,), DType.f32), TensorType((2,), DType.f64)}) == 2
     assert TensorType((2,), DType.f32) != ((2,), DType.f32)
     str(SIZE)  # the text that a size keeps is none of its fields
