@@ -29,7 +29,7 @@ def meets_columns(e: Emitter, n: Node) -> bool:
     columns in each of 16 batches.
     """
     batched = bool(n.attrs["lhs_batching_dimensions"])
-    slices = [m for m in _fused_with(e, n) if m.op.name == "slice" and _of_columns(m)]
+    slices = [m for m in _fused_with(e, n) if of_columns(m)]
     found = [m for m in slices if batched or not m.types[0].is_static]
     if not found or e.within is None:
         return False
@@ -59,8 +59,9 @@ def gives_several(e: Emitter, n: Node) -> bool:
     return leaving > 1
 
 
-def _of_columns(n: Node) -> bool:
-    return n.types[0].shape[-1:] != n.inputs[0].shape[-1:]
+def of_columns(n: Node) -> bool:
+    """Whether it cuts columns out of wider rows."""
+    return n.op.name == "slice" and n.types[0].shape[-1:] != n.inputs[0].shape[-1:]
 
 
 def _fused_with(e: Emitter, n: Node) -> Iterator[Node]:
