@@ -74,6 +74,10 @@ class Pipeline:
         if word not in PRECISIONS:
             raise OptionError(f"precision is {word!r}{hint(word, PRECISIONS, _listed(', not one of', PRECISIONS))}")
         first, last = map(self.parse, PRECISIONS[word])
+        wanted = next(p for p in last.passes if p.name == "precision")
+        for found in self.passes:
+            if found.name == wanted.name and found != wanted:  # what the first one stored the second one would leave
+                raise OptionError(f"precision is {word!r}, and the pipeline has the pass {found}: leave one out")
         return Pipeline((*first.passes, *self.passes, *last.passes))
 
     def with_kernels(self, wanted: bool) -> Pipeline:

@@ -85,10 +85,11 @@ void close_model(model *m) {
 static iree_status_t size_of(const char *size, const sizes *given, iree_hal_dim_t *number) {
   const size_t length = strlen(size);
   for (size_t i = 0; i < given->count; i++) {
-    const char *text = given->texts[i];
+    const char *text = given->texts[i], *digits = text + length + 1;
     int64_t value = 0;
     if (strncmp(text, size, length) != 0 || text[length] != '=') continue;
-    if (!iree_string_view_atoi_int64(iree_make_cstring_view(text + length + 1), &value) || value < 0) {
+    /* IREE reads the digits that a text begins with. */
+    if (digits[strspn(digits, "0123456789")] || !iree_string_view_atoi_int64(iree_make_cstring_view(digits), &value)) {
       return iree_make_status(IREE_STATUS_INVALID_ARGUMENT, "%s is no size", text);
     }
     *number = (iree_hal_dim_t)value;

@@ -9,6 +9,7 @@
    The files and the commands of the build: docs/c.md. */
 
 #include <errno.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -92,6 +93,25 @@ static const lir_entry *entry_of(const lir_package *package, const char *name) {
   return NULL;
 }
 
+static bool has_size(const lir_tensor *tensors, size_t count, const char *text) {
+  for (size_t i = 0; i < count; i++) {
+    for (size_t axis = 0; axis < tensors[i].rank; axis++) {
+      const size_t length = strlen(tensors[i].sizes[axis]);
+      const bool same = strncmp(text, tensors[i].sizes[axis], length) == 0 && text[length] == '=';
+      if (tensors[i].shape[axis] < 0 && same) return true;
+    }
+  }
+  return false;
+}
+
+/* Whether an entry takes arrays of this SIZE=NUMBER. */
+static bool is_a_size(const lir_package *package, const char *text) {
+  for (size_t i = 0; i < package->entry_count; i++) {
+    if (has_size(package->entries[i].inputs, package->entries[i].input_count, text)) return true;
+  }
+  return has_size(package->state, package->state_count, text);
+}
+
 int main(int argc, char **argv) {
   const char *state = NULL;
   if (argc > 6 && strncmp(argv[argc - 1], "--state=", 8) == 0) state = argv[--argc] + 8;
@@ -103,6 +123,11 @@ int main(int argc, char **argv) {
   const lir_entry *entry = entry_of(&lir_m, argv[3]);
   if (!entry) {
     fprintf(stderr, "the header has no entry %s\n", argv[3]);
+    return 1;
+  }
+  for (size_t i = 0; i < given.count; i++) {
+    if (is_a_size(&lir_m, given.texts[i])) continue;
+    fprintf(stderr, "%s is no SIZE=NUMBER of the header, and --state=FILE stands last\n", given.texts[i]);
     return 1;
   }
   model m;

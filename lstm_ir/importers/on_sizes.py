@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
 import numpy as np
 
 from lstm_ir.importers.operands import Operands, Result
-from lstm_ir.importers.sizes import SizeArray, UndecidedError, folded, objects
+from lstm_ir.importers.sizes import Computed, SizeArray, UndecidedError, folded, objects
 from lstm_ir.importers.table import ALL, OpEntry
+from lstm_ir.ir.graph import Value
 from lstm_ir.ir.leaf import constant
 from lstm_ir.ir.types import DType
 
 C = TypeVar("C", bound=Operands)
+MOST_AXES = 16
 
 
 def on_sizes(entry: OpEntry[C], call: C) -> list[Result] | None:
@@ -39,6 +42,13 @@ def _computed(entry: OpEntry[C], call: C) -> list[Result] | None:
     return [folded(out, DType.i1 if truth else max(dtypes, key=lambda d: d.bits))]
 
 
+def _computed_sizes(v: Value | SizeArray) -> Any:
+    """The elements of a few integers that only a call knows: those of a shape."""
+    shape = v.shape if isinstance(v, Value) and v.dtype.is_int and v.type.is_static else (MOST_AXES + 1,)
+    size = math.prod(int(d) for d in shape if isinstance(d, int))
+    return None if size > MOST_AXES else objects([Computed(v, k) for k in range(size)], shape)
+
+
 def _moved(entry: OpEntry[C], call: C) -> list[Result] | None:
     """The handler run over the places of the elements, then the elements put where those went."""
     at_ = range(len(call.inputs)) if ALL in entry.moves else entry.moves
@@ -51,6 +61,7 @@ def _moved(entry: OpEntry[C], call: C) -> list[Result] | None:
         if not call.has(i):
             continue
         array, dtype = call.elements(i, clamped=True), call.raw(i).dtype
+        array = _computed_sizes(call.raw(i)) if array is None else array
         if array is None:
             return None
         inputs[i] = constant(np.arange(len(elements), len(elements) + array.size).reshape(array.shape))

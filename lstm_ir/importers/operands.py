@@ -10,7 +10,7 @@ import numpy as np
 
 from lstm_ir.importers.known import Knowledge
 from lstm_ir.importers.refusals import NodeRefusedError, UnifiedError, UnknownError, Wanted
-from lstm_ir.importers.sizes import Clamped, SizeArray, minus
+from lstm_ir.importers.sizes import Clamped, Computed, SizeArray, minus
 from lstm_ir.ir import dims
 from lstm_ir.ir.dims import Dim, Expr
 from lstm_ir.ir.graph import Value
@@ -96,7 +96,7 @@ class Operands(ABC):
         return array.reshape(-1)[0].item()
 
     def elements(self, i: int, clamped: bool = False) -> Array | None:
-        """Operand i as ints and dimension expressions; None where they are not known. clamped: or as Clamped."""
+        """Operand i as ints and dimension expressions; None where they are not known. clamped: or Clamped, Computed."""
         return self.elements_of(self.raw(i), clamped)
 
     def elements_of(self, v: Result, clamped: bool = False) -> Array | None:
@@ -107,9 +107,16 @@ class Operands(ABC):
         array = self._knowledge.array(v) if v is not None and integers else None
         return None if array is None or array.size > MAX_LISTED else array.astype(object)
 
-    def axis_sizes(self, i: int, what: str) -> list[Dim]:
-        """Operand i, sizes of axes: of max(size, 0) the size, since a call at which it is negative is refused."""
-        return [d.size if isinstance(d, Clamped) else d for d in self._listed(i, what, clamped=True)]
+    def axis_sizes(self, i: int, what: str, left: bool = False) -> list[Dim]:
+        """Operand i, sizes of axes: of max(size, 0) the size, since a call at which it is negative is refused.
+
+        left: one that only a call knows is -1, the size that is left.
+        """
+        found = self._listed(i, what, clamped=True)
+        computed = [d for d in found if isinstance(d, Computed)]
+        if len(computed) > left or (computed and -1 in found):
+            raise self._of_a_call(i, what)
+        return [-1 if isinstance(d, Computed) else d.size if isinstance(d, Clamped) else d for d in found]
 
     def dims(self, i: int, what: str) -> list[Dim]:
         """Operand i, a list of sizes and differences of sizes."""
@@ -118,10 +125,13 @@ class Operands(ABC):
     def _listed(self, i: int, what: str, clamped: bool) -> list[Any]:
         array = self.elements(i, clamped)
         if array is None:
-            raise NodeRefusedError(f"{what} depends on values that only a call knows{_larger(self.inputs[i])}")
+            raise self._of_a_call(i, what)
         if array.ndim > 1:
             raise NodeRefusedError(f"{what} has {array.ndim} axes, not one")
         return list(array.reshape(-1))
+
+    def _of_a_call(self, i: int, what: str) -> NodeRefusedError:
+        return NodeRefusedError(f"{what} depends on values that only a call knows{_larger(self.inputs[i])}")
 
     def axis_size(self, i: int, what: str) -> Dim:
         """Operand i, the size of an axis, as `axis_sizes` has them."""
@@ -188,7 +198,8 @@ def plain(d: Dim) -> str | None:
 
 def _larger(operand: object) -> str:
     """What to write where an operand is the larger or smaller of two sizes, and neither always is."""
-    op = operand.op if isinstance(operand, Value) else "maximum" if isinstance(operand, SizeArray) else ""
+    clamped = isinstance(operand, SizeArray) and any(isinstance(d, Clamped) for d in operand.array.flat)
+    op = operand.op if isinstance(operand, Value) else "maximum" if clamped else ""
     if op not in ("maximum", "minimum"):
         return ""
     word = {"maximum": "larger", "minimum": "smaller"}[op]

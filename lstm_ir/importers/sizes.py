@@ -38,8 +38,16 @@ class Clamped:
 
 
 @dataclass(frozen=True, eq=False)
+class Computed:
+    """An element of integers that only a call knows, beside sizes."""
+
+    tensor: Value
+    place: int
+
+
+@dataclass(frozen=True, eq=False)
 class SizeArray:
-    """An array of ints, dimension expressions and Clamped, at least one of them no int."""
+    """An array of ints, dimension expressions, Clamped and Computed, at least one of them no int."""
 
     array: Array
     dtype: DType
@@ -47,13 +55,15 @@ class SizeArray:
     @property
     def clamped(self) -> bool:
         """Whether an element is no dimension."""
-        return any(isinstance(d, Clamped) for d in self.array.flat)
+        return any(isinstance(d, Clamped | Computed) for d in self.array.flat)
 
     def value(self) -> Value:
         """The sizes as a tensor that is computed at each call."""
         return reshape(stack([self._element(d) for d in self.array.flat]), self.array.shape)
 
-    def _element(self, d: Dim | Clamped) -> Value:
+    def _element(self, d: Dim | Clamped | Computed) -> Value:
+        if isinstance(d, Computed):
+            return reshape(d.tensor, (-1,))[d.place]
         if isinstance(d, Clamped):
             return maximum(self._element(d.size), constant(0, self.dtype))
         return size_value(d, self.dtype)
@@ -61,7 +71,7 @@ class SizeArray:
 
 def folded(array: Array, dtype: DType) -> SizeArray | Value:
     """The array as a constant where no element is an expression."""
-    if any(isinstance(d, (Clamped, Expr)) for d in array.flat):
+    if any(isinstance(d, Clamped | Computed | Expr) for d in array.flat):
         return SizeArray(array, dtype)
     try:
         return constant(array.astype(dtype.numpy))
@@ -94,7 +104,7 @@ def each(function: Callable[..., Any]) -> Rule:
             wide = np.broadcast_arrays(*arrays)
         except ValueError:
             raise UndecidedError from None
-        if any(isinstance(d, Clamped) for a in arrays for d in a.flat):
+        if any(isinstance(d, Clamped | Computed) for a in arrays for d in a.flat):
             raise UndecidedError
         columns = zip(*(a.flat for a in wide), strict=True)
         return objects([function(*column) for column in columns], wide[0].shape)

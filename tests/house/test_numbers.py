@@ -53,6 +53,7 @@ KINDS: dict[str, dict[str, str]] = {
         "lstm_ir/importers/lists.py": "MAX_ITEMS",
         "lstm_ir/importers/onnx/model.py": "DEPTH",
         "lstm_ir/importers/onnx/reading.py": "MAX_NODES",
+        "lstm_ir/importers/on_sizes.py": "MOST_AXES",
         "lstm_ir/importers/operands.py": "MAX_LISTED",
         "lstm_ir/importers/pools.py": "MAX_TAPS MAX_REACH",
         "lstm_ir/importers/report_text.py": "WIDTH SHOWN",

@@ -132,6 +132,10 @@ def test_words_of_the_option(word: str) -> None:
 def test_words_that_are_none() -> None:
     with pytest.raises(li.OptionError, match=r"precision is 'int4'\. Did you mean int8\?"):
         for_target(None).with_precision("int4")
+    for pipeline in ("int8-dynamic", "default,precision{weights=int8,rows=f32}", "bf16"):
+        with pytest.raises(li.OptionError, match=r"precision is 'int8', and the pipeline has the pass precision"):
+            Pipeline.parse(pipeline).with_precision("int8")
+    assert Pipeline.parse("int8").with_precision("int8")
     with pytest.raises(li.PassError, match="rows=int8 goes with weights=int8, not bf16"):
         Pipeline.parse("precision{weights=bf16,rows=int8}")
     with pytest.raises(li.PassError, match="rows=int24 goes with weights=int8, not f16"):

@@ -98,9 +98,8 @@ class _Planner:
     def _row_size(self) -> Dim:
         sizes = {v.shape[self.row_axis] for v in self.body.outputs if v.rank > 1}
         if len(sizes) > 1:
-            raise RefusedError(
-                f"results with different numbers of rows: {', '.join(map(str, sizes))}", write=instead.MIXED_ROWS
-            )
+            shown = ", ".join(sorted(map(str, sizes)))
+            raise RefusedError(f"results with different numbers of rows: {shown}", write=instead.MIXED_ROWS)
         if sizes:
             only: Dim = sizes.pop()
             return only

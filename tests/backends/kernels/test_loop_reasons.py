@@ -79,3 +79,13 @@ def test_reasons_of_gpus_say_what_to_write_too() -> None:
     last, _ = li.scan(lambda h, r: (li.tanh(h + r), None), li.zeros((3, 8)), li.convert(v, "f32"))
     (note,) = notes(li.Graph("g", [v], {"y": last}), "vulkan:rdna3")
     assert ": kernel, " in note
+
+
+def test_sizes_stand_in_their_order() -> None:
+    """Every process says the same: strings of a set have another order in each."""
+    first = [li.input(f"h{name}", (name, 4)) for name in "ECADB"]
+    x = li.input("x", ("T", 4))
+    last, _ = li.scan(lambda carry, row: ([h + row for h in carry], None), first, x)
+    graph = li.Graph("g", [*first, x], {f"y{i}": h * 2.0 for i, h in enumerate(last)})
+    plain = prepare(graph, resolve("cpu:x86-64-v3"), {"kernels": True, "pipeline": "o0"}).report.notes
+    assert ["different numbers of rows: A, B, C, D, E" in n for n in plain if n.startswith("scan at")] == [True]

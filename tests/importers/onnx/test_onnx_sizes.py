@@ -250,3 +250,32 @@ def test_the_larger_of_a_size_and_zero(case: str, rng: np.random.Generator) -> N
             for got in (exe(x=x)["y"], li.interpret(g, x=x)["y"]):
                 assert got.dtype == want.dtype
                 np.testing.assert_array_equal(got, want)
+
+
+def strided(shape: list[str]) -> Any:
+    """A convolution of stride 2, and its steps as torch.onnx.export counts them: (T - 3) / 2 + 1, toward zero."""
+    nodes = [
+        om.node("Conv", ["x", "w"], ["y"], strides=[2]), om.node("Transpose", ["y"], ["t"], perm=[0, 2, 1]),
+        om.node("Shape", ["x"], ["B"], start=0, end=1, name="first"), om.node("Shape", ["x"], ["T"], start=2, end=3),
+        om.node("Squeeze", ["T"], ["T0"]), om.node("Sub", ["T0", "three"], ["m"]),
+        om.node("Div", ["m", "two"], ["half"]), om.node("Add", ["half", "one"], ["n0"]),
+        om.node("Reshape", ["n0", "flat"], ["n"]), om.node("Concat", shape, ["to"], axis=0, name="joined"),
+        om.node("Reshape", ["t", "to"], ["out"], name="rows"),
+    ]  # fmt: skip
+    w = np.linspace(-1, 1, 24, dtype=np.float32).reshape(4, 2, 3)
+    known = {"w": w, "three": np.int64(3), "two": np.int64(2), "one": np.int64(1), "flat": ints(-1), "four": ints(4)}
+    return om.model(nodes, {"x": (["B", 2, "T"], "f4")}, ["out"], known)
+
+
+def test_one_size_of_a_shape_that_only_a_call_knows(rng: np.random.Generator) -> None:
+    """Whether T - 3 is negative is not known, so what it gives toward zero is no size; the others leave one."""
+    made = strided(["B", "n", "four"])
+    for T in (3, 4, 5, 10):
+        g = same(made, {"x": rng.normal(size=(3, 2, T)).astype("f4")})
+        assert str(g.outputs[0].type) == "f32[B,(T+1)//2-1,4]"
+
+
+@pytest.mark.parametrize("shape", [["n", "n"], ["B", "flat", "n"], ["n", "n", "four"]])
+def test_two_sizes_of_a_shape_that_only_a_call_knows(shape: list[str]) -> None:
+    with pytest.raises(li.ModelError, match=r"rows .Reshape.: the shape depends on values that only a call knows$"):
+        li.from_onnx(strided(shape))

@@ -20,10 +20,10 @@ from lstm_ir.ops.primitive.broadcast import common_shape
 from lstm_ir.ops.primitive.rearrange import split_sizes
 
 
-@taken("Reshape", 5, 13, 14, 19, 21, 23, 24, 25, moves=(0,), refused="a shape that only a call knows, apart from sizes")
+@taken("Reshape", 5, 13, 14, 19, 21, 23, 24, 25, moves=(0,), refused="a shape of which two sizes are open values")
 def reshape(c: Call) -> Value:
-    """0 keeps a size, -1 is the size that is left."""
-    x, shape = c.value(0), c.axis_sizes(1, "the shape")
+    """0 keeps a size, -1 is the size that is left, and so is one that only a call knows."""
+    x, shape = c.value(0), c.axis_sizes(1, "the shape", left=True)
     zero = c.opset >= 14 and c.flag("allowzero")
     to: list[Dim] = []
     for axis, d in enumerate(shape):
