@@ -102,10 +102,7 @@ def command(
         click.echo(safe(result.summary), err=as_json)
         if not result.ok:
             if precision is not None and limits == Tolerance():
-                click.echo(
-                    f"--precision {precision} makes differences of its own, larger than the limit of 2e-5: "
-                    "say with --absolute and --relative how far the results may differ", err=True,
-                )  # fmt: skip
+                model_options.say_limits(precision)
             raise click.exceptions.Exit(1)
 
 

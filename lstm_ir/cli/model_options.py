@@ -127,6 +127,14 @@ def ranges(words: Sequence[str]) -> dict[str, tuple[Any, Any]]:
     return out
 
 
+def say_limits(precision: str) -> None:
+    """Why results differ by more than the limit that nobody chose."""
+    click.echo(
+        f"precision {precision} makes differences of its own, larger than the limit of 2e-5: "
+        "say with --absolute and --relative how far the results may differ", err=True,
+    )  # fmt: skip
+
+
 def _pairs(option: str, words: Sequence[str]) -> list[tuple[str, str]]:
     found: dict[str, str] = {}
     for word in words:

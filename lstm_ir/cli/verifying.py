@@ -47,13 +47,14 @@ def command(
     Nothing else should run while times are taken.
     """
     packages.no_key(model, key_file)
+    precision = None
     how: dict[str, Any] = {
         "sizes": model_options.tried(tried), "ranges": model_options.ranges(ranges), "calls": calls, "seed": seed,
         "absolute": absolute, "relative": relative,
     }  # fmt: skip
     if kind is None:
         with files.progress("running and comparing"):
-            result = _packed(model, target, key_file, {"seconds": seconds or 0.0, "cold": cold, **how})
+            result, precision = _packed(model, target, key_file, {"seconds": seconds or 0.0, "cold": cold, **how})
     else:
         graph, original = kind.graph(model, importer_options), kind.original(model, importer_options)
         how["seconds"] = 0.3 if seconds is None else seconds
@@ -61,12 +62,15 @@ def command(
             result = verify(graph, against=original, cold=cold, target=target, **how)
     click.echo(files.json_text(result.as_json()) if as_json else safe(str(result)))
     if not result.ok:
+        if precision is not None and absolute is None and relative is None:
+            model_options.say_limits(precision)
         raise click.exceptions.Exit(1)
 
 
-def _packed(path: str, device: str | None, key_file: str | None, how: dict[str, Any]) -> Verification:
-    """A package's module beside the NumPy meaning of its graph's text, with its weights."""
-    program = unpacked(packages.read(path, key_file)).program
+def _packed(path: str, device: str | None, key_file: str | None, how: dict[str, Any]) -> tuple[Verification, Any]:
+    """A package's module beside the NumPy meaning of its graph's text, with its weights; the precision it has."""
+    found = packages.read(path, key_file)
+    program, recipe = unpacked(found).program, found.manifest.recipe
     with load(path, device, require_key=packages.read_key(key_file)) as exe:
         click.echo(f"{path}: its module for {exe.target}", err=True)
         main = exe.signature.main
@@ -76,4 +80,4 @@ def _packed(path: str, device: str | None, key_file: str | None, how: dict[str, 
             assert graph is not None  # else nothing is called
             return interpret(graph, arrays)
 
-        return verify(exe, against=interpreter, **how)
+        return verify(exe, against=interpreter, **how), None if recipe is None else recipe.options.get("precision")

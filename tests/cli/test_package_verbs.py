@@ -95,6 +95,14 @@ def test_a_module_that_computes_something_else_is_found(tmp_path: Path, capsys: 
     assert "BEYOND" in out
 
 
+def test_a_package_of_rounded_weights_says_why_it_differs(tmp_path: Path, capsys: Capture) -> None:
+    package = li.export(layer(), tmp_path / "int8.lirpkg", ["cpu:host"], options={"precision": "int8"})
+    assert run(["verify", str(package), "--calls", "1"]) == 1
+    assert "precision int8 makes differences of its own" in capsys.readouterr().err
+    assert run(["verify", str(package), "--calls", "1", "--absolute", "0.1"]) == 0
+    assert "precision" not in capsys.readouterr().err
+
+
 WRONG = {
     "contents of a graph": (["show", "g.lir", "--contents"], 2, "--contents says what a package holds; g.lir is no"),
     "contents at a stage": (
