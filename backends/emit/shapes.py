@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from iree.compiler import ir
@@ -46,6 +47,12 @@ def iota(e: Emitter, t: TensorType, axis: int) -> ir.Value:
     else:
         v = e.hlo("dynamic_iota", [e.shape(t.shape)], wide, iota_dimension=at)
     return e.convert(v, wide, t.dtype)
+
+
+def transpose(e: Emitter, x: ir.Value, t: TensorType, order: Sequence[int]) -> tuple[ir.Value, TensorType]:
+    """The axes in this order, and the type that this is."""
+    to = t.with_shape(t.shape[axis] for axis in order)
+    return e.hlo("transpose", [x], to, permutation=array_attr(order)), to
 
 
 def reshape(e: Emitter, x: ir.Value, t: TensorType, shape: Shape) -> ir.Value:

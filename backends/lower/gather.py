@@ -23,7 +23,7 @@ from lstm_ir.backends.emit.regions import (
     signless,
     with_own_strides,
 )
-from lstm_ir.backends.emit.shapes import reshape
+from lstm_ir.backends.emit.shapes import reshape, transpose
 from lstm_ir.backends.lower.elementwise import compute_type
 from lstm_ir.backends.lower.own_memory import own
 from lstm_ir.ir import dims
@@ -152,7 +152,7 @@ def _scatter_add(e: Emitter, n: Node, x: ir.Value, indices: ir.Value, updates: i
     rest = [i for i in range(t.rank) if i != axis]
     moved = total.with_shape([t.shape[axis], *(t.shape[i] for i in rest)])
     flat = total.resized(axis, count)
-    v = _front(e, e.convert(x, t, total.dtype), moved, axis)
+    v = _front(e, e.convert(x, t, total.dtype), total, axis)
     v = own(e, n, n.inputs[0], v, moved)
     u = e.convert(updates, n.inputs[2].type, total.dtype)
     if total.dtype is not t.dtype and e.target is not None and e.target.kind != "cpu":
@@ -160,7 +160,7 @@ def _scatter_add(e: Emitter, n: Node, x: ir.Value, indices: ir.Value, updates: i
     elif e.target is not None and not flat.is_static:  # fused with a gather they are an array on the stack, of any size
         u = e.barrier(u, n.inputs[2].type.with_dtype(total.dtype))
     u = reshape(e, u, n.inputs[2].type.with_dtype(total.dtype), flat.shape)
-    u = _front(e, u, moved.resized(0, count), axis)
+    u = _front(e, u, flat, axis)
     at = reshape(e, rows, kind, (count, 1))
     windows = list(range(1, t.rank))
     numbers = (
@@ -173,21 +173,20 @@ def _scatter_add(e: Emitter, n: Node, x: ir.Value, indices: ir.Value, updates: i
     block = made.regions[0].blocks.append(tensor(scalar), tensor(scalar), arg_locs=[ir.Location.current] * 2)
     with ir.InsertionPoint(block):
         e.make("stablehlo.return", [e.hlo("add", list(block.arguments), scalar)], [])
-    out = _back(e, made.result, total, axis)
+    out = _back(e, made.result, moved, axis)
     return e.convert(out, total, t.dtype)
 
 
-def _front(e: Emitter, v: ir.Value, to: TensorType, axis: int) -> ir.Value:
-    """`axis` first, the others in order; `to` is the result's type."""
-    order = [axis, *(i for i in range(to.rank) if i != axis)]
-    return v if axis == 0 else e.hlo("transpose", [v], to, permutation=array_attr(order))
+def _front(e: Emitter, v: ir.Value, t: TensorType, axis: int) -> ir.Value:
+    """`axis` first, the others in order."""
+    order = [axis, *(i for i in range(t.rank) if i != axis)]
+    return v if axis == 0 else transpose(e, v, t, order)[0]
 
 
-def _back(e: Emitter, v: ir.Value, to: TensorType, axis: int) -> ir.Value:
+def _back(e: Emitter, v: ir.Value, t: TensorType, axis: int) -> ir.Value:
     """The first axis back at `axis`. On a CPU no dispatch does more than that: a reduction that was fused with it
     took 2.5 s to compile."""
-    order = [*range(1, axis + 1), 0, *range(axis + 1, to.rank)]
     if axis == 0:
         return v
-    out = e.hlo("transpose", [v], to, permutation=array_attr(order))
+    out, to = transpose(e, v, t, [*range(1, axis + 1), 0, *range(axis + 1, t.rank)])
     return e.barrier(out, to) if e.target is not None and e.target.kind == "cpu" else out

@@ -8,9 +8,8 @@ from iree.compiler import ir
 
 from lstm_ir.backends.emit.conversion import apart
 from lstm_ir.backends.emit.emitter import Emitter, lower
-from lstm_ir.backends.emit.mlir_types import array_attr
 from lstm_ir.backends.emit.regions import generic, signed_back, signless
-from lstm_ir.backends.emit.shapes import reshape
+from lstm_ir.backends.emit.shapes import reshape, transpose
 from lstm_ir.backends.kernels import lowering as kernels
 from lstm_ir.backends.lower.beside_products import gives_several, meets_a_mask, meets_columns, of_columns
 from lstm_ir.backends.lower.elementwise import compute_type
@@ -109,10 +108,9 @@ def _batches_first(
 ) -> tuple[ir.Value, TensorType, Ints, Ints]:
     """An operand with its batches in front, made before the product; its type, and where its axes are now."""
     order = (*batching, *contracting, *free_axes(t.rank, batching, contracting))
-    turned = t.with_shape(t.shape[p] for p in order)
-    v = e.barrier(e.hlo("transpose", [v], turned, permutation=array_attr(order)), turned)
+    turned, to = transpose(e, v, t, order)
     count = len(batching)
-    return v, turned, tuple(range(count)), tuple(range(count, count + len(contracting)))
+    return e.barrier(turned, to), to, tuple(range(count)), tuple(range(count, count + len(contracting)))
 
 
 def _made(e: Emitter, v: ir.Value, t: TensorType, operand: Value) -> ir.Value:
@@ -195,9 +193,7 @@ def _matrix(
     natural = tuple(range(t.rank))
     last = (*batching, *contracting, *free) != natural or not contracting
     if last and (*batching, *free, *contracting) != natural:
-        order = (*batching, *free, *contracting)
-        t = t.with_shape(t.shape[p] for p in order)
-        v = e.hlo("transpose", [v], t, permutation=array_attr(order))
+        v, t = transpose(e, v, t, (*batching, *free, *contracting))
     parts = (batching, free, contracting) if last else (batching, contracting, free)
     sizes, start = [], 0
     for part in parts:

@@ -17,6 +17,7 @@ from iree.compiler import ir
 from lstm_ir import ops
 from lstm_ir.backends.emit.emitter import Emitter
 from lstm_ir.backends.emit.mlir_types import array_attr
+from lstm_ir.backends.emit.shapes import transpose
 from lstm_ir.backends.emit.unaligned import cut
 from lstm_ir.backends.kernels.body.atoms import Matrix
 from lstm_ir.backends.kernels.body.plan import PAIR, WORD, KLoop
@@ -77,9 +78,8 @@ def pack(e: Emitter, loops: Sequence[KLoop], known: Mapping[Value, ir.Value], fo
     whole = parts[0][0] if len(parts) == 1 else _concatenate(e, [v for v, _ in parts], t, 2)
     split = t.with_shape((gates, form.blocks, form.q, form.lanes, length))
     whole = e.hlo("reshape", [whole], split)
-    turned = t.with_shape((form.blocks, length, form.q, gates, form.lanes))
-    whole = e.hlo("transpose", [whole], turned, permutation=array_attr([1, 4, 2, 0, 3]))
-    return e.hlo("reshape", [whole], packed_type(loops, form))
+    turned, _ = transpose(e, whole, split, (1, 4, 2, 0, 3))
+    return e.hlo("reshape", [turned], packed_type(loops, form))
 
 
 def runs_of(loops: Sequence[KLoop]) -> list[tuple[list[Matrix], int]]:
@@ -162,8 +162,8 @@ def _gates(
     if shape != t.shape:
         v = cut(e, v, t, low, t.with_shape(shape))
     if m.k_axis < m.col_axis:
-        v = e.hlo("reshape", [v], t.with_shape((length, gates * width)))
-        v = e.hlo("transpose", [v], t.with_shape((gates * width, length)), permutation=array_attr([1, 0]))
+        by_k = t.with_shape((length, gates * width))
+        v, _ = transpose(e, e.hlo("reshape", [v], by_k), by_k, (1, 0))
     flat = t.with_shape((gates, width, length))
     v = e.hlo("reshape", [v], flat)
     if padded == width:

@@ -15,8 +15,7 @@ from dataclasses import dataclass
 from iree.compiler import ir
 
 from lstm_ir.backends.emit.emitter import Emitter
-from lstm_ir.backends.emit.mlir_types import array_attr
-from lstm_ir.backends.emit.shapes import reshape
+from lstm_ir.backends.emit.shapes import reshape, transpose
 from lstm_ir.backends.kernels.body.shifted import without_edge
 from lstm_ir.backends.kernels.call.call import KernelCall, ready
 from lstm_ir.backends.kernels.cpu import shares
@@ -69,17 +68,12 @@ def lower_outer_sum(e: Emitter, n: Node, lhs: ir.Value, rhs: ir.Value) -> ir.Val
     else:
         call = OuterSum(e, terms, rows, columns, to.dtype)
         first, second = (
-            (v, t) if ahead else _turned(e, v, t, (*axes, *others))
+            (v, t) if ahead else transpose(e, v, t, (*axes, *others))
             for v, t, ahead, axes, others in zip((lhs, rhs), operands, lead, summed, free, strict=True)
         )
         given = first, second
     flat = [reshape(e, v, t, (terms, width)) for (v, t), width in zip(given, (rows, columns), strict=True)]
     return reshape(e, call.run(*flat), TensorType((rows, columns), to.dtype), to.shape)
-
-
-def _turned(e: Emitter, v: ir.Value, t: TensorType, order: tuple[int, ...]) -> tuple[ir.Value, TensorType]:
-    to = t.with_shape(t.shape[i] for i in order)
-    return e.hlo("transpose", [v], to, permutation=array_attr(order)), to
 
 
 @dataclass
