@@ -28,7 +28,7 @@ from lstm_ir.ir.graph import Graph, Node, Value
 from lstm_ir.ir.loop import Loop
 from lstm_ir.ir.opdef import Trait
 from lstm_ir.ir.reach import parameters_of
-from lstm_ir.ir.spread import MOST_TERMS, Spread, outer, terms
+from lstm_ir.ir.spread import MOST_TERMS, Spread, Term, outer, terms
 from lstm_ir.ir.types import DType
 
 
@@ -298,7 +298,7 @@ def _matrix_form(loop: Loop, k: int, walk: _CircleWalk, delta: bool) -> MatrixFo
             if carry.shape[i] == 1 or carry.shape[j] == 1:
                 continue
             form = _form(i, j, added, [t.factors for t in kept], spread, walk) if added or rest else None
-            if form is None or (delta and not _rank_one(form, [t.core for t in rest], walk)):
+            if form is None or (delta and not _rank_one(form, rest, spread, walk)):
                 continue
             return MatrixForm(form.k_axis, form.v_axis, form.decay, delta)
     return None
@@ -321,12 +321,14 @@ def _form(
     return MatrixForm(i, j, frozenset(decay)) if len(decay) < 2 else None
 
 
-def _rank_one(form: MatrixForm, cores: Sequence[Value | None], walk: _CircleWalk) -> bool:
-    """Whether what the state is multiplied by mixes along one of the two axes alone."""
-    for v in cores:
-        assert v is not None
-        p = walk.found[v].places
+def _rank_one(form: MatrixForm, mixed: Sequence[Term], spread: Spread, walk: _CircleWalk) -> bool:
+    """Whether what the state is multiplied by mixes along one of the two axes alone, and stands beside vectors."""
+    for t in mixed:
+        assert t.core is not None
+        p = walk.found[t.core].places
         lacks = [axis for axis in (form.k_axis, form.v_axis) if p[axis] is None]
         if len(lacks) != 1 or any(q is not None and q.axis != a for a, q in enumerate(p)):
+            return False
+        if outer(t.factors, form.k_axis, form.v_axis, spread) is None:
             return False
     return True

@@ -1,7 +1,7 @@
 """A loop with a matrix state as three: what its factors are made of, products of chunks, what its reads make.
 
     early: decays, keys, values, queries of all steps, and carries that the state does not change
-    chunks: what the reads give (chunks.py)
+    chunks: what the reads give (chunks.py), and what a delta rule writes (delta.py)
     late: the rest of the body, over rows of what was read
 
 Where T has a name, whole chunks are taken so, and the steps that are left over by the loop as it was written.
@@ -20,45 +20,49 @@ from lstm_ir.ir.leaf import parameter
 from lstm_ir.ir.loop import Loop
 from lstm_ir.ir.pullback import Cts, through
 from lstm_ir.ir.reach import parameters_of
-from lstm_ir.ir.types import Shape
+from lstm_ir.ir.types import Shape, TensorType
 from lstm_ir.ops.primitive import elementwise as e
 from lstm_ir.ops.primitive.broadcast import broadcast_in_dim
-from lstm_ir.ops.primitive.reduce import sum as sum_over
 from lstm_ir.ops.primitive.shape import concat, reshape, reverse, transpose
 from lstm_ir.ops.primitive.size import size
 from lstm_ir.ops.primitive.window import slice_axis
 from lstm_ir.ops.scan.chunks import DecayAlong, StateRows, chunk_of, chunked, longest_chunk
-from lstm_ir.ops.scan.matrix_state import Affine, MatrixLoop, Read, matrix_loop
+from lstm_ir.ops.scan.delta import DeltaRows, beside, delta_chunked, longest_delta
+from lstm_ir.ops.scan.matrix_state import MatrixLoop, matrix_loop
 from lstm_ir.ops.scan.node import scan_node
-from lstm_ir.ops.scan.partial import Partial, applied
+from lstm_ir.ops.scan.partial import Outer, Partial, applied
 from lstm_ir.ops.scan.parts import later_steps, names_beside
-from lstm_ir.ops.scan.tuned import CHUNK_STEPS, MIN_STEPS, PAIRED_STEPS
+from lstm_ir.ops.scan.tuned import MIN_STEPS
+from lstm_ir.ops.scan.writes import Affine, Read, over_keys
 
 
-def chunkwise(loop: Loop, paired: bool = True) -> tuple[list[Value] | None, tuple[str, ...], Node | None]:
+def chunkwise(loop: Loop, differentiated: bool = False) -> tuple[list[Value] | None, tuple[str, ...], Node | None]:
     """The loop's results by chunks, or None and the reasons; and the loop over what whole chunks leave over.
 
-    paired: also where decays differ along an axis of the state, so that each pair of steps has many.
+    differentiated: for its gradient. Where decays differ along an axis of the state, each pair of steps has many:
+    kernels over steps take half the time then (docs/passes.md).
     """
     if (
         loop.until
         or loop.length == 0
         or (isinstance(loop.length, int) and loop.length < MIN_STEPS)
-        or any(_left_over(loop.length, chunk) for chunk in (CHUNK_STEPS, PAIRED_STEPS))
+        or _left_over(loop.length)
     ):
         return None, (), None
     found, why = matrix_loop(loop)
     if found is None:
         return None, why, None
-    if not paired and decay_along(found) is not DecayAlong.nothing:
+    if differentiated and decay_along(found) is not DecayAlong.nothing:
         return None, ("a decay for each row or column of a matrix state",), None
+    if differentiated and found.is_delta and len(found.writes) > 1:
+        return None, ("a delta rule that writes to two keys",), None
     if loop.count is not None:
         return None, ("a matrix state in a loop with `count`",), None
     if len(set(loop.reverse)) > 1:
         return None, ("a matrix state in a loop that reads or gives rows in both orders",), None
     if isinstance(loop.length, int):
-        return _Parts(found).results(), (), None
-    return _with_rest(loop, longest_chunk(decay_along(found)))
+        return _Parts(found, differentiated).results(), (), None
+    return _with_rest(loop, longest_of(found), differentiated)
 
 
 def decay_along(m: MatrixLoop) -> DecayAlong:
@@ -72,23 +76,28 @@ def chunkwise_vjp(node: Node, cts: Cts, plain: Callable[[Node, Cts], Any]) -> An
 
     plain: the gradient of the loop over the steps that chunks leave over.
     """
-    values, _, rest = chunkwise(Loop(node), paired=False)  # kernels over steps take half the time: docs/passes.md
+    values, _, rest = chunkwise(Loop(node), differentiated=True)
     if values is None:
         return None
     return through(node, values, cts, hook=lambda n, arrived: plain(n, arrived) if n is rest else None)
 
 
-def _left_over(length: Dim, chunk: int) -> bool:
+def longest_of(m: MatrixLoop) -> int:
+    """Steps of a chunk, at most."""
+    return longest_delta(len(m.writes), m.param.shape[m.k]) if m.is_delta else longest_chunk(decay_along(m))
+
+
+def _left_over(length: Dim) -> bool:
     """Whether it is T - chunk * (T // chunk): fewer steps than a chunk has."""
     if not isinstance(length, Expr):
         return False
     for mono, k in length.terms:
-        if len(mono) == 1 and isinstance(mono[0], Floor) and mono[0].divisor == chunk and k == -chunk:
-            return dims.add(length, dims.mul(Expr(((mono, 1),)), chunk)) == mono[0].numerator
+        if len(mono) == 1 and isinstance(mono[0], Floor) and isinstance(k, int) and k == -mono[0].divisor:
+            return dims.add(length, dims.mul(Expr(((mono, 1),)), -k)) == mono[0].numerator
     return False
 
 
-def _with_rest(loop: Loop, chunk: int) -> tuple[list[Value] | None, tuple[str, ...], Node | None]:
+def _with_rest(loop: Loop, chunk: int, differentiated: bool) -> tuple[list[Value] | None, tuple[str, ...], Node | None]:
     count = dims.floordiv(loop.length, chunk)
     whole = dims.mul(count, chunk)
     rest = dims.add(loop.length, dims.mul(whole, -1))
@@ -97,7 +106,7 @@ def _with_rest(loop: Loop, chunk: int) -> tuple[list[Value] | None, tuple[str, .
     main = scan_node(loop.body, loop.consts, loop.init, tuple(first), length=whole, reverse=loop.reverse)
     found, why = matrix_loop(Loop(main))
     assert found is not None, why
-    done = _Parts(found).results()
+    done = _Parts(found, differentiated).results()
     if rest == 0:
         return done, (), None
     k = len(loop.init)
@@ -110,8 +119,8 @@ def _with_rest(loop: Loop, chunk: int) -> tuple[list[Value] | None, tuple[str, .
 class _Parts:
     """The three loops of one."""
 
-    def __init__(self, m: MatrixLoop) -> None:
-        self.m, self.loop = m, m.loop
+    def __init__(self, m: MatrixLoop, differentiated: bool) -> None:
+        self.m, self.loop, self.differentiated = m, m.loop, differentiated
         self.back = any(m.loop.reverse)
         made = parameters_of(m.loop.body)
         self.early = [i for i, p in enumerate(self.loop.next) if i != m.carry and m.param not in self._closure(i, made)]
@@ -134,27 +143,16 @@ class _Parts:
     def results(self) -> list[Value]:
         """Final carries and stacked rows, as the loop gives them."""
         m, loop = self.m, self.loop
-        lead = tuple(m.param.shape[a] for a in m.lead)
-        decay = m.after.decay if m.after.decay is not None else Partial.number(0, m.param.dtype)
-        (outer,) = m.after.added
-        along = decay_along(m)
-        side = {DecayAlong.nothing: (), DecayAlong.keys: (m.k,), DecayAlong.values: (m.v,)}[along]
-        wanted = [
-            self._wide(decay, (*m.lead, *side)),
-            self._wide(outer.key, (*m.lead, m.k)), self._wide(outer.value, (*m.lead, m.v)),
-            *(self._wide(self._asked(r), (*m.lead, m.k)) for r in m.reads),
-        ]  # fmt: skip
-        n = dims.product(lead)
         late, outputs, between = self._late_body()
-        early_rows = [j for j, v in enumerate(loop.rows) if j not in late]
+        lead = tuple(m.param.shape[a] for a in m.lead)
+        wanted = self._factors()
+        early_rows = [j for j in range(len(loop.rows)) if j not in late]
         stacked = self._stacked([*wanted, *between, *(loop.rows[j] for j in early_rows)])
-        flat = [
-            reshape(x, (x.shape[0], n, *x.shape[1 + len(lead) :])) for x in map(self._in_order, stacked[: len(wanted)])
-        ]
+        n, given = dims.product(lead), [self._in_order(x) for x in stacked[: len(wanted)]]
+        flat = [reshape(x, (x.shape[0], n, *x.shape[1 + len(lead) :])) for x in given]
         first = reshape(transpose(loop.init[m.carry], (*m.lead, m.k, m.v)), (n, m.param.shape[m.k], m.param.shape[m.v]))
-        rows_of = StateRows(flat[0], flat[1], flat[2], flat[3:], first, along)
-        last, reads = chunked(rows_of, chunk_of(loop.length, longest_chunk(along)))
-        read = [self._in_order(reshape(y, (y.shape[0], *lead, y.shape[2]))) for y in reads]
+        last, found = self._by_chunks(flat, first)
+        read = [self._in_order(reshape(y, (y.shape[0], *lead, y.shape[2]))) for y in found]
         finals = dict(zip(self.early, self.finals, strict=True))
         finals[m.carry] = self._turned_back(last, lead)
         rows = dict(zip(early_rows, stacked[len(wanted) + len(between) :], strict=True))
@@ -164,6 +162,34 @@ class _Parts:
             finals |= dict(zip(self.late, done, strict=False))
             rows |= dict(zip(late, done[len(self.late) :], strict=True))
         return [*(finals[i] for i in range(len(loop.init))), *(rows[j] for j in range(len(loop.rows)))]
+
+    def _factors(self) -> list[Value]:
+        """Of a step: the decay, keys, values, what a delta rule erases, and what is asked of the state."""
+        m = self.m
+        decay = m.after.decay if m.after.decay is not None else Partial.number(0, m.param.dtype)
+        side = {DecayAlong.nothing: (), DecayAlong.keys: (m.k,), DecayAlong.values: (m.v,)}[decay_along(m)]
+        zero = Partial.number(0, m.param.dtype)
+        sides = [(w.outer.key, w.value or zero, w.erased or zero) for w in m.writes]
+        return [
+            self._wide(decay, (*m.lead, *side)),
+            *(self._wide(key, (*m.lead, m.k)) for key, _, _ in sides),
+            *(self._wide(value, (*m.lead, m.v)) for _, value, _ in sides),
+            *(self._wide(erased, (*m.lead, m.k)) for _, _, erased in sides if m.is_delta),
+            *(self._wide(self._asked(r), (*m.lead, m.k)) for r in self.reads),
+        ]
+
+    def _by_chunks(self, factors: Sequence[Value], first: Value) -> tuple[Value, list[Value]]:
+        """The last state, and all rows of what is read and written that the late loop asks for."""
+        m, (decay, *rest) = self.m, factors
+        chunk = chunk_of(self.loop.length, longest_of(m))
+        if not m.is_delta:
+            return chunked(StateRows(decay, rest[0], rest[1], rest[2:], first, decay_along(m)), chunk)
+        j = len(m.writes)
+        sides = [beside(rest[i : i + j]) for i in (0, j, 2 * j)]
+        delta = DeltaRows(decay, sides[0], sides[1], sides[2], rest[3 * j :], first)
+        last, written, reads = delta_chunked(delta, chunk, self.differentiated)
+        T, n, _, v = written.shape
+        return last, [*reads, *(reshape(slice_axis(written, 2, i, i + 1), (T, n, v)) for i in self.written)]
 
     def _asked(self, r: Read) -> Partial:
         """What a read asks of the state before the step: a decay along k goes into the sum."""
@@ -223,17 +249,25 @@ class _Parts:
     def _late_body(self) -> tuple[list[int], list[Value], list[Value]]:
         """The stacked rows that reads are part of, what the loop after them gives, and early values that it reads."""
         m, loop = self.m, self.loop
-        self.read = [parameter(self.name(f"read{i}"), self._read_type(r)) for i, r in enumerate(m.reads)]
-        env = {r.value: self._given(r, p) for r, p in zip(m.reads, self.read, strict=True)}
+        reads = [parameter(self.name(f"read{i}"), self._read_type()) for i in range(len(m.reads))]
+        writes = [parameter(self.name(f"written{i}"), self._read_type()) for i in range(len(m.writes))]
+        self.known = [(w.outer, p) for w, p in zip(m.writes, writes, strict=True)]
+        env: dict[Value, Value] = {}
+        for r, p in zip(m.reads, reads, strict=True):  # one may be made of those before it
+            (env[r.value],) = clone([self._given(r, p)], env)
         made = parameters_of(loop.body)
         changed = {m.param, *(loop.carry_params[i] for i in self.late)}
         late = [j for j, v in enumerate(loop.rows) if made[v] & changed]
         outputs = clone([*(loop.next[i] for i in self.late), *(loop.rows[j] for j in late)], env)
+        whole = Graph("late", [*loop.body.params, *reads, *writes], outputs)
+        depends = parameters_of(whole)
+        used = frozenset[Value]().union(*(depends[v] for v in outputs))
+        self.reads = [r for r, p in zip(m.reads, reads, strict=True) if p in used]
+        self.written = [i for i, p in enumerate(writes) if p in used]
+        self.given = [p for p in (*reads, *writes) if p in used]
         if not outputs:
             return late, [], []
-        whole = Graph("late", [*loop.body.params, *self.read], outputs)
-        depends = parameters_of(whole)
-        after = {*self.read, *(loop.carry_params[i] for i in self.late)}
+        after = {*self.given, *(loop.carry_params[i] for i in self.late)}
 
         def early(v: Value) -> bool:
             return bool(depends[v] & self.carried) and not depends[v] & after
@@ -242,7 +276,7 @@ class _Parts:
         between |= dict.fromkeys(v for v in outputs if early(v))
         return late, outputs, list(between)
 
-    def _read_type(self, r: Read) -> Any:
+    def _read_type(self) -> TensorType:
         m = self.m
         return m.param.type.with_shape((*(m.param.shape[a] for a in m.lead), m.param.shape[m.v]))
 
@@ -264,22 +298,26 @@ class _Parts:
         if of.decay is not None:
             total = before if self.m.k in of.decay.axes else applied(e.multiply, before, of.decay)
         for o in of.added:
-            pair = applied(e.multiply, query, o.key)
-            if self.m.k in pair.axes:
-                at = pair.axes.index(self.m.k)
-                pair = Partial(sum_over(pair.value, at), tuple(a for a in pair.axes if a != self.m.k))
-            else:
-                pair = applied(e.multiply, pair, Partial.number(int(self.m.param.shape[self.m.k]), pair.value.dtype))
-            more = applied(e.multiply, pair, o.value)
+            pair = over_keys(query, o.key, self.m.k, self.m.param)
+            more = applied(e.multiply, pair, self._value(o))
             total = more if total is None else applied(e.add, total, more)
         return Partial.number(0, self.m.param.dtype) if total is None else total
+
+    def _value(self, o: Outer) -> Partial:
+        """What an outer product of the body has beside its key: chunks give what a delta rule writes at last."""
+        m = self.m
+        for outer, p in self.known if m.is_delta else ():
+            if outer is o:
+                axes = tuple(sorted((*m.lead, m.v)))
+                return Partial(transpose(p, tuple((*m.lead, m.v).index(a) for a in axes)), axes)
+        return o.value
 
     def _late(self, outputs: Sequence[Value], between: Mapping[Value, Value], read: Sequence[Value]) -> list[Value]:
         loop = self.loop
         stand = {v: parameter(self.name("between"), v.type) for v in between}
         results = clone(outputs, dict(stand))
         carries = [loop.carry_params[i] for i in self.late]
-        params = [loop.step, *loop.const_params, *carries, *loop.x_params, *stand.values(), *self.read]
+        params = [loop.step, *loop.const_params, *carries, *loop.x_params, *stand.values(), *self.given]
         xs = (*loop.xs, *between.values(), *read)
         flags = (self.back,) * (len(xs) + len(results) - len(carries))
         node = scan_node(

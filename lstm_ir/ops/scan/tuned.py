@@ -11,6 +11,11 @@ CHUNK_STEPS = 64
 # The same where decays differ along rows or columns of a state: each pair of steps has K or V decays, C K for a step,
 # where the state of a step has K V numbers. Reasoned, not measured.
 PAIRED_STEPS = 16
+# The same of a delta rule: the rows of the triangular system of a chunk, which a loop of as many steps solves. Measured
+# at training steps of the gated delta rule, processor time of the loop over steps by that of chunks of 16 and of 32:
+# 1.16 and 1.06 with keys of 32, 2.2 and 2.3 of 64, 2.0 and 3.1 of 128.
+DELTA_ROWS = 32
+SHORT_KEYS = 64  # below as many numbers in a key chunks of a delta rule have half as many rows; measured likewise
 MIN_STEPS = 8  # of a loop by chunks. Reasoned: T = 1 is the form in which a model is served
 MIN_STATE = 8  # rows and columns of a matrix state by chunks; figure not kept
 # Elements that are picked one after another. Reasoned: each is a look at all elements. Figure not kept.
