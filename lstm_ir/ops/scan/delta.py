@@ -30,7 +30,9 @@ from lstm_ir.ir.graph import Graph, Value
 from lstm_ir.ir.leaf import constant, parameter
 from lstm_ir.ops.primitive import elementwise as e
 from lstm_ir.ops.primitive.broadcast import broadcast_in_dim
-from lstm_ir.ops.primitive.shape import concat, reshape
+from lstm_ir.ops.primitive.custom_gradient import custom_vjp
+from lstm_ir.ops.primitive.linear import dot_general
+from lstm_ir.ops.primitive.shape import concat, reshape, transpose
 from lstm_ir.ops.primitive.window import slice_axis
 from lstm_ir.ops.scan.chunks import Cut, decays_of, scaled
 from lstm_ir.ops.scan.node import STEP, scan_node
@@ -87,7 +89,8 @@ def delta_chunked(rows: DeltaRows, chunk: int, differentiated: bool) -> tuple[Va
     kept = broadcast_in_dim(constant(np.eye(int(k)), keys.dtype), (many, k, k), (1, 2))
     kept = kept * broadcast_in_dim(decays.whole, kept.shape, (0,)) + batched(late_keys, through, 1, 1)
     added = batched(late_keys, written, 1, 1)
-    last, states = _states(reshape(kept, (cut.count, n, k, k)), reshape(added, (cut.count, n, k, v)), rows.first)
+    chain = custom_vjp(_forward, _backward) if differentiated else _states
+    last, states = chain(reshape(kept, (cut.count, n, k, k)), reshape(added, (cut.count, n, k, v)), rows.first)
     start = reshape(states, (many, k, v))
     written = written + batched(through, start)
     reads = []
@@ -117,9 +120,27 @@ def _rows_for_each(x: Value, writes: int) -> Value:
 
 def _states(kept: Value, added: Value, first: Value) -> tuple[Value, Value]:
     """The state after the last chunk, and before each: [chunks,N,K,V] of matrices [chunks,N,K,K]."""
-    step, a = parameter("step", STEP), parameter("kept", kept.type.with_shape(kept.shape[1:]))
-    state, more = parameter("state", first.type), parameter("added", first.type)
-    body = Graph("states", [step, state, a, more], [batched(a, state) + more, state])
-    node = scan_node(body, (), (first,), (kept, added), length=kept.shape[0], reverse=(False,) * 3)
-    last, states = node.values
-    return last, states
+    return _chained(kept, added, first, False)
+
+
+def _chained(matrices: Value, added: Value, first: Value, back: bool) -> tuple[Value, Value]:
+    """x <- matrix x + added, from the first chunk to the last or back: the last x, and what it was before each."""
+    step, a = parameter("step", STEP), parameter("matrix", matrices.type.with_shape(matrices.shape[1:]))
+    x, more = parameter("x", first.type), parameter("added", first.type)
+    body = Graph("states", [step, x, a, more], [batched(a, x) + more, x])
+    node = scan_node(body, (), (first,), (matrices, added), length=matrices.shape[0], reverse=(back,) * 3)
+    last, before = node.values
+    return last, before
+
+
+def _forward(kept: Value, added: Value, first: Value) -> tuple[tuple[Value, Value], tuple[Value, Value]]:
+    last, states = _states(kept, added, first)
+    return (last, states), (kept, states)
+
+
+def _backward(saved: tuple[Value, Value], cts: tuple[Value, Value]) -> tuple[Value, Value, Value]:
+    """The matrices' gradient is made after the loop, by one product for all chunks."""
+    (kept, states), (d_last, d_states) = saved, cts
+    d_first, d_after = _chained(transpose(kept, (0, 1, 3, 2)), d_states, d_last, True)
+    d_kept = dot_general(d_after, states, ((3,), (3,)), ((0, 1), (0, 1)))
+    return d_kept, d_after, d_first
