@@ -32,15 +32,18 @@ from lstm_ir.ops.scan.matrix_state import MatrixLoop, matrix_loop
 from lstm_ir.ops.scan.node import scan_node
 from lstm_ir.ops.scan.partial import Outer, Partial, applied
 from lstm_ir.ops.scan.parts import later_steps, names_beside
-from lstm_ir.ops.scan.tuned import MIN_STEPS
+from lstm_ir.ops.scan.tuned import LARGE_STATES, MIN_STEPS
 from lstm_ir.ops.scan.writes import Affine, Read, over_keys
 
 
-def chunkwise(loop: Loop, differentiated: bool = False) -> tuple[list[Value] | None, tuple[str, ...], Node | None]:
+def chunkwise(
+    loop: Loop, differentiated: bool = False, anyway: bool = False
+) -> tuple[list[Value] | None, tuple[str, ...], Node | None]:
     """The loop's results by chunks, or None and the reasons; and the loop over what whole chunks leave over.
 
-    differentiated: for its gradient. Where decays differ along an axis of the state, each pair of steps has many:
-    kernels over steps take half the time then (docs/passes.md).
+    differentiated: for its gradient. Where decays differ along an axis of the state, each pair of steps has many, and
+    where a delta rule writes to two keys its systems are twice as large: kernels over steps take half the time then.
+    anyway: also where a loop over steps, without a kernel, takes less time (docs/passes.md).
     """
     if (
         loop.until
@@ -56,6 +59,8 @@ def chunkwise(loop: Loop, differentiated: bool = False) -> tuple[list[Value] | N
         return None, ("a decay for each row or column of a matrix state",), None
     if differentiated and found.is_delta and len(found.writes) > 1:
         return None, ("a delta rule that writes to two keys",), None
+    if not differentiated and not anyway and found.is_delta and not _is_large(found):
+        return None, ("a delta rule whose states are small",), None
     if loop.count is not None:
         return None, ("a matrix state in a loop with `count`",), None
     if len(set(loop.reverse)) > 1:
@@ -63,6 +68,11 @@ def chunkwise(loop: Loop, differentiated: bool = False) -> tuple[list[Value] | N
     if isinstance(loop.length, int):
         return _Parts(found, differentiated).results(), (), None
     return _with_rest(loop, longest_of(found), differentiated)
+
+
+def _is_large(m: MatrixLoop) -> bool:
+    numbers = dims.product(m.param.shape)
+    return isinstance(numbers, int) and numbers >= LARGE_STATES
 
 
 def decay_along(m: MatrixLoop) -> DecayAlong:

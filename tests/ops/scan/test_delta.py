@@ -11,6 +11,7 @@ from delta_cells import CELLS, ROWS, Sizes, arrays, drawn, graph, pair, read
 from device import need
 
 import lstm_ir as li
+from lstm_ir.backends.run.devices import resolve
 from lstm_ir.ir.carry_kinds import CarryKind, circles, loops_of
 from lstm_ir.ops.scan.tuned import DELTA_ROWS
 from lstm_ir.passes.base import Notes
@@ -263,6 +264,21 @@ def test_small_types_and_few_steps_stay_loops(dtype: str, T: int) -> None:
     assert EVERYWHERE.run(g, notes) is g
     assert [m.reason for m in notes.misses] == (
         [f"a matrix state in {dtype} stays a loop over steps"] if T == 70 else []
+    )
+
+
+@pytest.mark.parametrize(("rows", "chunked"), [(4, True), (1, False), ("B", False)])
+def test_without_kernels_large_states_alone_go_by_chunks(rows: Any, chunked: bool) -> None:
+    """Those of a step that stay in a cache are run step by step sooner; of named rows that is not known."""
+    shapes = ((256,), (256,), (256,), (256,), (), ())
+    given = [li.input(n, (70, rows, *s)) for n, s in zip(ROWS, shapes, strict=True)]
+    given.append(li.input("first", (rows, 256, 256)))
+    last, y = li.scan(CELLS["delta_net"], given[-1], tuple(given[:-1]))
+    g, notes = li.Graph("g", given, {"last": last, "y": y}), Notes()
+    made = ChunkStates(kernels="no").run(g, notes, resolve("cpu").info)
+    assert (made is not g) is chunked
+    assert [m.reason for m in notes.misses] == (
+        [] if chunked else ["a delta rule whose states are small stays a loop over steps"]
     )
 
 
