@@ -190,9 +190,10 @@ class _CircleWalk:
         m, other = inputs[side], n.inputs[1 - side]
         assert m is not None
         mine, its = ("lhs", "rhs") if side == 0 else ("rhs", "lhs")
-        summed = [m.places[a] for a in n.attrs[f"{mine}_contracting_dimensions"]]
+        summed = [m.places[a] for a in n.attrs[f"{mine}_contracting_dimensions"] if n.inputs[side].shape[a] != 1]
         batched = [m.places[a] for a in n.attrs[f"{mine}_batching_dimensions"]]
-        free = other.rank - len(n.attrs[f"{its}_contracting_dimensions"]) - len(batched)
+        bound = (*n.attrs[f"{its}_contracting_dimensions"], *n.attrs[f"{its}_batching_dimensions"])
+        free = [a for a, d in enumerate(other.shape) if a not in bound and d != 1]
         out = _Composition(of_product(n, side, m.places), plain, mixes)
         if not summed or (all(p is None for p in summed) and not mixes):
             return out
@@ -329,6 +330,6 @@ def _rank_one(form: MatrixForm, mixed: Sequence[Term], spread: Spread, walk: _Ci
         lacks = [axis for axis in (form.k_axis, form.v_axis) if p[axis] is None]
         if len(lacks) != 1 or any(q is not None and q.axis != a for a, q in enumerate(p)):
             return False
-        if outer(t.factors, form.k_axis, form.v_axis, spread) is None:
+        if outer((*t.factors, t.core), form.k_axis, form.v_axis, spread) is None:
             return False
     return True

@@ -8,7 +8,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import lstm_ir as li
+from lstm_ir.ir.carry_kinds import CarryKind, circles, loops_of
 from lstm_ir.ops.primitive.tree import flatten
+from lstm_ir.ops.scan.tuned import DELTA_ROWS
 
 ROWS = ("q", "k", "e", "v", "a", "b")
 
@@ -72,6 +74,24 @@ def terms_apart(s: Any, x: Any) -> Any:
     return s, read(q, s) + 0.5 * v
 
 
+def by_matmuls(s: Any, x: Any) -> Any:
+    """Vectors are matrices of one column or row."""
+    q, k, _, v, a, b = x
+    held = s @ k[..., :, None]
+    s = a[..., None, None] * (s - (b[..., None, None] * held) @ k[..., None, :])
+    s = s + (b[..., None] * v)[..., :, None] @ k[..., None, :]
+    return s, (s @ q[..., :, None])[..., 0]
+
+
+def by_einsums(s: Any, x: Any) -> Any:
+    q, k, _, v, _, b = x
+    at = "ij"[: v.rank - 1]  # the axes before the matrix
+    error = v - li.einsum(f"{at}vk,{at}k->{at}v", s, k)
+    u = li.einsum(f"{at},{at}v->{at}v", b, error)
+    s = s + li.einsum(f"{at}v,{at}k->{at}vk", u, k)
+    return s, li.einsum(f"{at}vk,{at}k->{at}v", s, q)
+
+
 def two_erasures(s: Any, x: Any) -> Any:
     """A product of two factors (I - b k k^T): the second reads what the first one wrote."""
     q, k, e, v, a, b = x
@@ -93,14 +113,18 @@ def between_carries(c: Any, x: Any) -> Any:
 
 
 CELLS: dict[str, Callable[..., Any]] = {
-    f.__name__: f for f in (delta_net, gated, erases_another, terms_apart, two_erasures, between_carries)
-}
+    f.__name__: f
+    for f in (
+        delta_net, gated, erases_another, terms_apart, by_matmuls, by_einsums, two_erasures, between_carries,
+    )
+}  # fmt: skip
+KEYS_LAST = ("gated", "by_matmuls", "by_einsums")
 STATE = {"between_carries": 1}  # which carry is the matrix; the only one elsewhere
 
 
 def first_of(name: str, sizes: Sizes, dtype: str) -> list[li.Value]:
     """The carries before the first step; the matrix is an input."""
-    matrix = (sizes.V, sizes.K) if name == "gated" else (sizes.K, sizes.V)
+    matrix = (sizes.V, sizes.K) if name in KEYS_LAST else (sizes.K, sizes.V)
     state = li.input("first", (*sizes.lead, *matrix), dtype)
     if name == "between_carries":
         return [li.zeros(sizes.lead, dtype), state, li.zeros((*sizes.lead, sizes.V), dtype)]
@@ -136,3 +160,9 @@ def arrays(g: li.Graph, T: int, seed: int, scale: float = 0.4, named: Sequence[i
         else:
             out[name] = (rng.standard_normal(shape) * scale).astype(p.dtype.numpy)
     return out
+
+
+def loops_over_steps(g: li.Graph) -> list[Any]:
+    """Lengths of loops with a matrix state; triangular systems are solved by short ones."""
+    found = [x.length for x in loops_of(g) if any(c.kind is CarryKind.matrix for c in circles(x))]
+    return [n for n in found if not isinstance(n, int) or n > DELTA_ROWS]

@@ -69,13 +69,14 @@ def between_carries(np: Any, c: Any, q: Any, k: Any, e: Any, v: Any, a: Any, b: 
 
 STEPS: dict[str, Callable[..., Any]] = {
     f.__name__: f for f in (delta_net, gated, erases_another, terms_apart, two_erasures, between_carries)
-}
+} | {"by_matmuls": gated, "by_einsums": delta_net}
+KEYS_LAST = ("gated", "by_matmuls", "by_einsums")  # states of the graph are [..,V,K], as here
 
 
 def run(name: str, given: Arrays, reverse: bool = False, library: Any = np) -> list[Any]:
     """Last carries and rows, as the graphs of delta_cells.py give them; `lengths` are of the first axis."""
     rows = [given[n] for n in ("q", "k", "e", "v", "a", "b")]
-    turned = name == "gated"
+    turned = name in KEYS_LAST
     first = given["first"] if turned else library.swapaxes(given["first"], -1, -2)
     zero = (0 * first[..., 0, 0], 0 * first[..., :, 0])
     c = (zero[0], first, zero[1]) if name == "between_carries" else (first,)

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from functools import partial
 
 from lstm_ir.ir.congruence import node_key
-from lstm_ir.ir.graph import Graph, Value, topological
-from lstm_ir.ir.spread import Spread
+from lstm_ir.ir.graph import Graph, Node, Value, topological
+from lstm_ir.ir.spread import Spread, product_axes
 from lstm_ir.ops.primitive import elementwise as e
 from lstm_ir.ops.primitive.reduce import sum as sum_over
 from lstm_ir.ops.scan.partial import (
@@ -176,6 +176,8 @@ class Linear:
             x, factor = n.inputs if name == "divide" or self._is_late(n.inputs[0]) else reversed(n.inputs)
             by = self._same_for_columns(factor, axes)
             return _both(self._of(x, axes), lambda p: applied(e.multiply if name == "multiply" else e.divide, p, by))
+        if name == "dot_general" and all(n.inputs[0].shape[a] == 1 for a in n.attrs["lhs_contracting_dimensions"]):
+            return self._product(n, axes)
         if name == "select" and not self._is_late(n.inputs[0]):
             return self._chosen(n.inputs, axes)
         if name == "broadcast_in_dim":
@@ -186,6 +188,17 @@ class Linear:
         if name == "reshape" and (before := through_reshape(v, axes)) is not None:
             return self._of(n.inputs[0], before)
         raise NoFormError("a delta rule that is not linear in what it reads")
+
+    def _product(self, n: Node, axes: Axes) -> Sides:
+        """Of a product without a sum."""
+        (a, b), maps = n.inputs, product_axes(n)
+        x, y = (
+            (v, tuple(axes[at[i]] if i in at else -1 for i in range(v.rank)))
+            for v, at in zip((a, b), maps, strict=True)
+        )
+        late, other = (x, y) if self._is_late(a) else (y, x)
+        by = self._same_for_columns(*other)
+        return _both(self._of(*late), lambda p: applied(e.multiply, p, by))
 
     def _same_for_columns(self, v: Value, axes: Axes) -> Partial:
         if self._is_late(v):
