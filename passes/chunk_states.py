@@ -3,7 +3,8 @@
     loop: S = a[t] S + k[t] v[t]^T, y[t] = q[t] . S      ->      Y = (Q K^T * decays) V + decays Q S
                                                                  loop over chunks: S = decay S + (K * decays)^T V
 
-The form stands in `ops/scan/chunks.py`; gradients of such loops are taken through it already (`ops/scan/grad.py`).
+A delta rule, of which v depends on S[t-1], is a triangular system in each chunk, where all states of a step are large.
+The forms stand in `ops/scan/chunks.py` and `delta.py`; gradients of such loops are taken through them (`grad.py`).
 A kernel keeps the state in a cache and runs the steps sooner than products of chunks are made: where loops become
 kernels they are left as they are.
 """
@@ -46,7 +47,7 @@ class ChunkStates(KernelPass):
         left: dict[tuple[str, str], Value] = {}  # states that stay, once, however often they are looked at
 
         def one(loop: Loop) -> dict[Value, Value] | None:
-            values, why, _ = chunkwise(loop)
+            values, why, _ = chunkwise(loop, anyway=self.on == "all")
             if values is None:
                 for reason in why:
                     left[loop.node.loc.place, reason] = loop.node.values[0]

@@ -28,7 +28,7 @@ from lstm_ir.ir.graph import Graph, Node, Value
 from lstm_ir.ir.loop import Loop
 from lstm_ir.ir.opdef import Trait
 from lstm_ir.ir.reach import parameters_of
-from lstm_ir.ir.spread import MOST_TERMS, Spread, outer, terms
+from lstm_ir.ir.spread import MOST_TERMS, Spread, Term, outer, terms
 from lstm_ir.ir.types import DType
 
 
@@ -190,9 +190,10 @@ class _CircleWalk:
         m, other = inputs[side], n.inputs[1 - side]
         assert m is not None
         mine, its = ("lhs", "rhs") if side == 0 else ("rhs", "lhs")
-        summed = [m.places[a] for a in n.attrs[f"{mine}_contracting_dimensions"]]
+        summed = [m.places[a] for a in n.attrs[f"{mine}_contracting_dimensions"] if n.inputs[side].shape[a] != 1]
         batched = [m.places[a] for a in n.attrs[f"{mine}_batching_dimensions"]]
-        free = other.rank - len(n.attrs[f"{its}_contracting_dimensions"]) - len(batched)
+        bound = (*n.attrs[f"{its}_contracting_dimensions"], *n.attrs[f"{its}_batching_dimensions"])
+        free = [a for a, d in enumerate(other.shape) if a not in bound and d != 1]
         out = _Composition(of_product(n, side, m.places), plain, mixes)
         if not summed or (all(p is None for p in summed) and not mixes):
             return out
@@ -298,7 +299,7 @@ def _matrix_form(loop: Loop, k: int, walk: _CircleWalk, delta: bool) -> MatrixFo
             if carry.shape[i] == 1 or carry.shape[j] == 1:
                 continue
             form = _form(i, j, added, [t.factors for t in kept], spread, walk) if added or rest else None
-            if form is None or (delta and not _rank_one(form, [t.core for t in rest], walk)):
+            if form is None or (delta and not _rank_one(form, rest, spread, walk)):
                 continue
             return MatrixForm(form.k_axis, form.v_axis, form.decay, delta)
     return None
@@ -321,12 +322,14 @@ def _form(
     return MatrixForm(i, j, frozenset(decay)) if len(decay) < 2 else None
 
 
-def _rank_one(form: MatrixForm, cores: Sequence[Value | None], walk: _CircleWalk) -> bool:
-    """Whether what the state is multiplied by mixes along one of the two axes alone."""
-    for v in cores:
-        assert v is not None
-        p = walk.found[v].places
+def _rank_one(form: MatrixForm, mixed: Sequence[Term], spread: Spread, walk: _CircleWalk) -> bool:
+    """Whether what the state is multiplied by mixes along one of the two axes alone, and stands beside vectors."""
+    for t in mixed:
+        assert t.core is not None
+        p = walk.found[t.core].places
         lacks = [axis for axis in (form.k_axis, form.v_axis) if p[axis] is None]
         if len(lacks) != 1 or any(q is not None and q.axis != a for a, q in enumerate(p)):
+            return False
+        if outer((*t.factors, t.core), form.k_axis, form.v_axis, spread) is None:
             return False
     return True

@@ -245,8 +245,9 @@ def two_outer_products(s: Any, x: Any) -> Any:
     return 0.9 * s + kv + x[0][..., :, None] * li.tanh(x[2])[..., None, :], None
 
 
-@left("a delta rule")
+@left("a delta rule with a decay for each row or column")
 def delta_rule(s: Any, x: Any) -> Any:
     q, k, v, _, _ = x
+    s = li.sigmoid(q)[..., :, None] * s
     s = s + k[..., :, None] * (v - li.einsum("bhk,bhkv->bhv", k, s))[..., None, :]
     return s, li.einsum("bhk,bhkv->bhv", q, s)

@@ -80,6 +80,7 @@ KINDS: dict[str, dict[str, str]] = {
         "lstm_ir/ir/verify.py": "DEPTH",
         "lstm_ir/ops/core/roll.py": "STEPS",
         "lstm_ir/ops/core/same_padding.py": "WIDEST",
+        "lstm_ir/ops/scan/matrix_state.py": "MOST_WRITES",
         "lstm_ir/parallel/trainer.py": "_STARTS",
         "lstm_ir/serving/connections.py": "_LEAST _FIRST _MOST",
         "lstm_ir/serving/routes.py": "_PART",

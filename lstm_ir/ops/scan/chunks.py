@@ -78,45 +78,76 @@ def chunk_of(steps: Dim, most: int = CHUNK_STEPS) -> int:
     return -(-steps // count)
 
 
+@dataclass(frozen=True)
+class Cut:
+    """T steps of N sequences, cut into chunks: `count` of them, `many` with those of all sequences.
+
+    Where T is a number, the last chunk is filled up by steps that leave the state as it is.
+    """
+
+    steps: Dim
+    chunk: int
+    sequences: Dim
+
+    @property
+    def count(self) -> Dim:
+        """Chunks of one sequence."""
+        T = self.steps
+        return -(-T // self.chunk) if isinstance(T, int) else dims.floordiv(T, self.chunk)
+
+    @property
+    def many(self) -> Dim:
+        """Of all."""
+        return dims.mul(self.count, self.sequences)
+
+    def rows(self, x: Value, fill: float = 0) -> Value:
+        """[T,..] as [chunks,C,..]."""
+        if isinstance(self.steps, int) and self.steps % self.chunk:
+            more = (-self.steps % self.chunk, *x.shape[1:])
+            x = concat([x, zeros(more, x.dtype) if fill == 0 else ones(more, x.dtype)], 0)
+        return reshape(x, (self.count, self.chunk, *x.shape[1:]))
+
+    def apart(self, x: Value) -> Value:
+        """[T,N,..] as [chunks*N,C,..]."""
+        cut = self.rows(x)
+        turned = transpose(cut, (0, 2, 1, *range(3, cut.rank)))
+        return reshape(turned, (self.many, self.chunk, *x.shape[2:]))
+
+    def joined(self, y: Value) -> Value:
+        """[chunks*N,C,..] as [T,N,..]."""
+        wide = reshape(y, (self.count, self.sequences, *y.shape[1:]))
+        turned = transpose(wide, (0, 2, 1, *range(3, wide.rank)))
+        T, count = self.steps, self.count
+        length = T if not isinstance(T, int) or not isinstance(count, int) else count * self.chunk
+        return slice_axis(reshape(turned, (length, self.sequences, *y.shape[2:])), 0, 0, T)
+
+
 def chunked(rows: StateRows, chunk: int) -> tuple[Value, list[Value]]:
     """The last state, and for each query [T,N,V] what it reads of the state before its step.
 
     T is a multiple of `chunk`, or a number.
     """
-    T = rows.decay.shape[0]
-    if isinstance(T, int) and T % chunk:
-        last, reads = chunked(_longer(rows, -T % chunk), chunk)
-        return last, [slice_axis(y, 0, 0, T) for y in reads]
-    count = dims.floordiv(T, chunk)
     n, k, v = rows.first.shape
-    many = dims.mul(count, n)
-
-    def apart(x: Value) -> Value:
-        """[T,N,..] as [chunks*N,C,..]."""
-        cut = reshape(x, (count, chunk, *x.shape[1:]))
-        turned = transpose(cut, (0, 2, 1, *range(3, cut.rank)))
-        return reshape(turned, (many, chunk, *x.shape[2:]))
-
-    keys, values = apart(rows.keys), apart(rows.values)
-    queries = [apart(q) for q in rows.queries]
-    decays = _decays(reshape(rows.decay, (count, chunk, *rows.decay.shape[1:])), many)
-    along = rows.along
+    cut = Cut(rows.decay.shape[0], chunk, n)
+    count, many, along = cut.count, cut.many, rows.along
+    keys, values = cut.apart(rows.keys), cut.apart(rows.values)
+    queries = [cut.apart(q) for q in rows.queries]
+    decays = decays_of(cut.rows(rows.decay, 1), many)
     left_keys, left_values = keys, values
     if along is DecayAlong.values:
         left_values = values * decays.left
     else:
-        left_keys = _scaled(keys, decays.left)
+        left_keys = scaled(keys, decays.left)
     added = dot_general(left_keys, left_values, ((1,), (1,)), ((0,), (0,)))
     whole = decays.whole
     if along is not DecayAlong.nothing:
         whole = broadcast_in_dim(whole, (many, k, v), (0, 1 if along is DecayAlong.keys else 2))
     last, states = _states(reshape(added, (count, n, k, v)), reshape(whole, (count, n, *whole.shape[1:])), rows.first)
     start = reshape(states, (many, k, v))
-    reads = []
-    for q in queries:
-        y = _inside(q, keys, values, decays.since, along) + _of_start(q, start, decays.before, along)
-        turned = transpose(reshape(y, (count, n, chunk, v)), (0, 2, 1, 3))
-        reads.append(reshape(turned, (T, n, v)))
+    reads = [
+        cut.joined(_inside(q, keys, values, decays.since, along) + _of_start(q, start, decays.before, along))
+        for q in queries
+    ]
     return last, reads
 
 
@@ -137,27 +168,16 @@ def _of_start(q: Value, start: Value, before: Value, along: DecayAlong) -> Value
     """What queries [R,C,K] read of the states [R,K,V] with which their chunks begin: [R,C,V]."""
     if along is DecayAlong.values:
         return dot_general(q, start, ((2,), (1,)), ((0,), (0,))) * before
-    return dot_general(_scaled(q, before), start, ((2,), (1,)), ((0,), (0,)))
+    return dot_general(scaled(q, before), start, ((2,), (1,)), ((0,), (0,)))
 
 
-def _longer(rows: StateRows, more: int) -> StateRows:
-    """Further steps that leave the state as it is."""
-
-    def padded(x: Value, number: float) -> Value:
-        shape = (more, *x.shape[1:])
-        return concat([x, zeros(shape, x.dtype) if number == 0 else ones(shape, x.dtype)], 0)
-
-    return StateRows(padded(rows.decay, 1), padded(rows.keys, 0), padded(rows.values, 0),
-                [padded(q, 0) for q in rows.queries], rows.first, rows.along)  # fmt: skip
-
-
-def _scaled(x: Value, by: Value) -> Value:
+def scaled(x: Value, by: Value) -> Value:
     """[N,C,K] by a number for each [N,C], or for each element."""
     return x * (by if by.rank == x.rank else broadcast_in_dim(by, x.shape, (0, 1)))
 
 
 @dataclass(frozen=True)
-class _Decays:
+class Decays:
     """Products of neighbouring decays, of R chunks of C steps; each has one more axis where decays differ along one."""
 
     before: Value  # [R,C]: from the chunk's begin to each step
@@ -166,7 +186,7 @@ class _Decays:
     whole: Value  # [R]
 
 
-def _decays(decay: Value, many: Dim) -> _Decays:
+def decays_of(decay: Value, many: Dim) -> Decays:
     """Of [chunks,C,N], or [chunks,C,N,D], with R = chunks*N."""
     _, chunk, *others = decay.shape
     more = tuple(others[1:])
@@ -192,7 +212,7 @@ def _decays(decay: Value, many: Dim) -> _Decays:
         places = {at: at} | {i: i + (i > at) for i in range(x.rank)}
         return transpose(wide, (*(places[i] for i in order), at + 1))
 
-    return _Decays(apart(before, (1, 0), 1), apart(since, (1, 0, 2), 1), apart(left, (0, 1), 0), apart(whole, (0,), 0))
+    return Decays(apart(before, (1, 0), 1), apart(since, (1, 0, 2), 1), apart(left, (0, 1), 0), apart(whole, (0,), 0))
 
 
 def _states(added: Value, decay: Value, first: Value) -> tuple[Value, Value]:

@@ -1,70 +1,66 @@
-"""A loop with a matrix state as three: what its factors are made of, products of chunks, what its reads make.
-
-    early: decays, keys, values, queries of all steps, and carries that the state does not change
-    chunks: what the reads give (chunks.py)
-    late: the rest of the body, over rows of what was read
+"""Which loops with a matrix state go by chunks of steps (three_loops.py), and their gradients.
 
 Where T has a name, whole chunks are taken so, and the steps that are left over by the loop as it was written.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from lstm_ir.ir import dims
-from lstm_ir.ir.clone import clone
 from lstm_ir.ir.dims import Dim, Expr, Floor
-from lstm_ir.ir.graph import Graph, Node, Value
-from lstm_ir.ir.leaf import parameter
+from lstm_ir.ir.graph import Node, Value
 from lstm_ir.ir.loop import Loop
 from lstm_ir.ir.pullback import Cts, through
-from lstm_ir.ir.reach import parameters_of
-from lstm_ir.ir.types import Shape
-from lstm_ir.ops.primitive import elementwise as e
-from lstm_ir.ops.primitive.broadcast import broadcast_in_dim
-from lstm_ir.ops.primitive.reduce import sum as sum_over
-from lstm_ir.ops.primitive.shape import concat, reshape, reverse, transpose
+from lstm_ir.ops.primitive.shape import concat
 from lstm_ir.ops.primitive.size import size
 from lstm_ir.ops.primitive.window import slice_axis
-from lstm_ir.ops.scan.chunks import DecayAlong, StateRows, chunk_of, chunked, longest_chunk
-from lstm_ir.ops.scan.matrix_state import Affine, MatrixLoop, Read, matrix_loop
+from lstm_ir.ops.scan.chunks import DecayAlong
+from lstm_ir.ops.scan.matrix_state import MatrixLoop, matrix_loop
 from lstm_ir.ops.scan.node import scan_node
-from lstm_ir.ops.scan.partial import Partial, applied
-from lstm_ir.ops.scan.parts import later_steps, names_beside
-from lstm_ir.ops.scan.tuned import CHUNK_STEPS, MIN_STEPS, PAIRED_STEPS
+from lstm_ir.ops.scan.parts import later_steps
+from lstm_ir.ops.scan.three_loops import ThreeLoops, decay_along, longest_of
+from lstm_ir.ops.scan.tuned import LARGE_STATES, MIN_STEPS
 
 
-def chunkwise(loop: Loop, paired: bool = True) -> tuple[list[Value] | None, tuple[str, ...], Node | None]:
+def chunkwise(
+    loop: Loop, differentiated: bool = False, anyway: bool = False
+) -> tuple[list[Value] | None, tuple[str, ...], Node | None]:
     """The loop's results by chunks, or None and the reasons; and the loop over what whole chunks leave over.
 
-    paired: also where decays differ along an axis of the state, so that each pair of steps has many.
+    differentiated: for its gradient. Where decays differ along an axis of the state, each pair of steps has many, and
+    where a delta rule writes to two keys its systems are twice as large: kernels over steps take half the time then.
+    anyway: also where a loop over steps, without a kernel, takes less time (docs/passes.md).
     """
     if (
         loop.until
         or loop.length == 0
         or (isinstance(loop.length, int) and loop.length < MIN_STEPS)
-        or any(_left_over(loop.length, chunk) for chunk in (CHUNK_STEPS, PAIRED_STEPS))
+        or _left_over(loop.length)
     ):
         return None, (), None
     found, why = matrix_loop(loop)
     if found is None:
         return None, why, None
-    if not paired and decay_along(found) is not DecayAlong.nothing:
+    if differentiated and decay_along(found) is not DecayAlong.nothing:
         return None, ("a decay for each row or column of a matrix state",), None
+    if differentiated and found.is_delta and len(found.writes) > 1:
+        return None, ("a delta rule that writes to two keys",), None
+    if not differentiated and not anyway and found.is_delta and not _is_large(found):
+        return None, ("a delta rule whose states are small",), None
     if loop.count is not None:
         return None, ("a matrix state in a loop with `count`",), None
     if len(set(loop.reverse)) > 1:
         return None, ("a matrix state in a loop that reads or gives rows in both orders",), None
     if isinstance(loop.length, int):
-        return _Parts(found).results(), (), None
-    return _with_rest(loop, longest_chunk(decay_along(found)))
+        return ThreeLoops(found, differentiated).results(), (), None
+    return _with_rest(loop, longest_of(found), differentiated)
 
 
-def decay_along(m: MatrixLoop) -> DecayAlong:
-    """What the decay of a state differs along."""
-    axes = () if m.after.decay is None else m.after.decay.axes
-    return DecayAlong.keys if m.k in axes else DecayAlong.values if m.v in axes else DecayAlong.nothing
+def _is_large(m: MatrixLoop) -> bool:
+    numbers = dims.product(m.param.shape)
+    return isinstance(numbers, int) and numbers >= LARGE_STATES
 
 
 def chunkwise_vjp(node: Node, cts: Cts, plain: Callable[[Node, Cts], Any]) -> Any:
@@ -72,23 +68,23 @@ def chunkwise_vjp(node: Node, cts: Cts, plain: Callable[[Node, Cts], Any]) -> An
 
     plain: the gradient of the loop over the steps that chunks leave over.
     """
-    values, _, rest = chunkwise(Loop(node), paired=False)  # kernels over steps take half the time: docs/passes.md
+    values, _, rest = chunkwise(Loop(node), differentiated=True)
     if values is None:
         return None
     return through(node, values, cts, hook=lambda n, arrived: plain(n, arrived) if n is rest else None)
 
 
-def _left_over(length: Dim, chunk: int) -> bool:
+def _left_over(length: Dim) -> bool:
     """Whether it is T - chunk * (T // chunk): fewer steps than a chunk has."""
     if not isinstance(length, Expr):
         return False
     for mono, k in length.terms:
-        if len(mono) == 1 and isinstance(mono[0], Floor) and mono[0].divisor == chunk and k == -chunk:
-            return dims.add(length, dims.mul(Expr(((mono, 1),)), chunk)) == mono[0].numerator
+        if len(mono) == 1 and isinstance(mono[0], Floor) and isinstance(k, int) and k == -mono[0].divisor:
+            return dims.add(length, dims.mul(Expr(((mono, 1),)), -k)) == mono[0].numerator
     return False
 
 
-def _with_rest(loop: Loop, chunk: int) -> tuple[list[Value] | None, tuple[str, ...], Node | None]:
+def _with_rest(loop: Loop, chunk: int, differentiated: bool) -> tuple[list[Value] | None, tuple[str, ...], Node | None]:
     count = dims.floordiv(loop.length, chunk)
     whole = dims.mul(count, chunk)
     rest = dims.add(loop.length, dims.mul(whole, -1))
@@ -97,7 +93,7 @@ def _with_rest(loop: Loop, chunk: int) -> tuple[list[Value] | None, tuple[str, .
     main = scan_node(loop.body, loop.consts, loop.init, tuple(first), length=whole, reverse=loop.reverse)
     found, why = matrix_loop(Loop(main))
     assert found is not None, why
-    done = _Parts(found).results()
+    done = ThreeLoops(found, differentiated).results()
     if rest == 0:
         return done, (), None
     k = len(loop.init)
@@ -105,185 +101,3 @@ def _with_rest(loop: Loop, chunk: int) -> tuple[list[Value] | None, tuple[str, .
     tail = later_steps(loop, size(whole), loop.consts, tuple(done[:k]), tuple(left), rest)
     rows = [concat([b, a] if back else [a, b], 0) for a, b in zip(done[k:], tail.values[k:], strict=True)]
     return [*tail.values[:k], *rows], (), tail
-
-
-class _Parts:
-    """The three loops of one."""
-
-    def __init__(self, m: MatrixLoop) -> None:
-        self.m, self.loop = m, m.loop
-        self.back = any(m.loop.reverse)
-        made = parameters_of(m.loop.body)
-        self.early = [i for i, p in enumerate(self.loop.next) if i != m.carry and m.param not in self._closure(i, made)]
-        self.late = [i for i in range(len(self.loop.init)) if i != m.carry and i not in self.early]
-        self.carried = {self.loop.carry_params[i] for i in self.early}
-        self.pending: list[Value] = []  # values of the body whose rows are asked for
-        self.name = names_beside(self.loop.body.params)
-
-    def _closure(self, i: int, dependencies: Mapping[Value, frozenset[Value]]) -> set[Value]:
-        """Every carry that one is made of, sooner or later."""
-        index = {p: k for k, p in enumerate(self.loop.carry_params)}
-        closure, todo = set[Value](), [i]
-        while todo:
-            for p in dependencies[self.loop.next[todo.pop()]]:
-                if p in index and p not in closure:
-                    closure.add(p)
-                    todo.append(index[p])
-        return closure
-
-    def results(self) -> list[Value]:
-        """Final carries and stacked rows, as the loop gives them."""
-        m, loop = self.m, self.loop
-        lead = tuple(m.param.shape[a] for a in m.lead)
-        decay = m.after.decay if m.after.decay is not None else Partial.number(0, m.param.dtype)
-        (outer,) = m.after.added
-        along = decay_along(m)
-        side = {DecayAlong.nothing: (), DecayAlong.keys: (m.k,), DecayAlong.values: (m.v,)}[along]
-        wanted = [
-            self._wide(decay, (*m.lead, *side)),
-            self._wide(outer.key, (*m.lead, m.k)), self._wide(outer.value, (*m.lead, m.v)),
-            *(self._wide(self._asked(r), (*m.lead, m.k)) for r in m.reads),
-        ]  # fmt: skip
-        n = dims.product(lead)
-        late, outputs, between = self._late_body()
-        early_rows = [j for j, v in enumerate(loop.rows) if j not in late]
-        stacked = self._stacked([*wanted, *between, *(loop.rows[j] for j in early_rows)])
-        flat = [
-            reshape(x, (x.shape[0], n, *x.shape[1 + len(lead) :])) for x in map(self._in_order, stacked[: len(wanted)])
-        ]
-        first = reshape(transpose(loop.init[m.carry], (*m.lead, m.k, m.v)), (n, m.param.shape[m.k], m.param.shape[m.v]))
-        rows_of = StateRows(flat[0], flat[1], flat[2], flat[3:], first, along)
-        last, reads = chunked(rows_of, chunk_of(loop.length, longest_chunk(along)))
-        read = [self._in_order(reshape(y, (y.shape[0], *lead, y.shape[2]))) for y in reads]
-        finals = dict(zip(self.early, self.finals, strict=True))
-        finals[m.carry] = self._turned_back(last, lead)
-        rows = dict(zip(early_rows, stacked[len(wanted) + len(between) :], strict=True))
-        if outputs:
-            more = zip(between, stacked[len(wanted) : len(wanted) + len(between)], strict=True)
-            done = self._late(outputs, dict(more), read)
-            finals |= dict(zip(self.late, done, strict=False))
-            rows |= dict(zip(late, done[len(self.late) :], strict=True))
-        return [*(finals[i] for i in range(len(loop.init))), *(rows[j] for j in range(len(loop.rows)))]
-
-    def _asked(self, r: Read) -> Partial:
-        """What a read asks of the state before the step: a decay along k goes into the sum."""
-        by = r.of.decay
-        return r.query if by is None or self.m.k not in by.axes else applied(e.multiply, r.query, by)
-
-    def _wide(self, p: Partial, axes: Sequence[int]) -> Value:
-        shape = self.m.param.shape
-        wide = tuple(shape[a] for a in axes)
-        if p.value.shape == wide and p.axes == tuple(axes):
-            return p.value
-        order = sorted(axes)  # of the state, as those of a Partial are
-        made = broadcast_in_dim(p.value, tuple(shape[a] for a in order), tuple(order.index(a) for a in p.axes))
-        return transpose(made, tuple(order.index(a) for a in axes))
-
-    def _in_order(self, rows: Value) -> Value:
-        """Rows in the order of the steps, or from that order back."""
-        return reverse(rows, 0) if self.back else rows
-
-    def _turned_back(self, last: Value, lead: Shape) -> Value:
-        m = self.m
-        wide = reshape(last, (*lead, m.param.shape[m.k], m.param.shape[m.v]))
-        order = (*m.lead, m.k, m.v)
-        return transpose(wide, tuple(order.index(a) for a in range(m.param.rank)))
-
-    # -- before
-
-    def _stacked(self, values: Sequence[Value]) -> list[Value]:
-        """Rows of values that the state does not change: those of early carries by one loop, the others by one without
-        carries, which later passes do away with."""
-        loop = self.loop
-        made = parameters_of(Graph("made", loop.body.params, list(values)))
-        own = [v for v in dict.fromkeys(values) if made[v] & self.carried]
-        free = [v for v in dict.fromkeys(values) if not made[v] & self.carried]
-        found: dict[Value, Value] = {}
-        k = len(self.early)
-        if k:
-            node = self._loop("early", self.early, [*(loop.next[i] for i in self.early), *own])
-            self.finals = list(node.values[:k])
-            found |= zip(own, node.values[k:], strict=True)
-        else:
-            self.finals = []
-        if free:
-            found |= zip(free, self._loop("factors", [], free).values, strict=True)
-        return [found[v] for v in values]
-
-    def _loop(self, word: str, carries: Sequence[int], outputs: Sequence[Value]) -> Node:
-        loop = self.loop
-        params = [loop.step, *loop.const_params, *(loop.carry_params[i] for i in carries), *loop.x_params]
-        body = Graph(f"{loop.body.name}_{word}", params, list(outputs))
-        flags = (self.back,) * (len(loop.xs) + len(outputs) - len(carries))
-        init = tuple(loop.init[i] for i in carries)
-        return scan_node(body, loop.consts, init, loop.xs, length=loop.length, reverse=flags)
-
-    # -- after
-
-    def _late_body(self) -> tuple[list[int], list[Value], list[Value]]:
-        """The stacked rows that reads are part of, what the loop after them gives, and early values that it reads."""
-        m, loop = self.m, self.loop
-        self.read = [parameter(self.name(f"read{i}"), self._read_type(r)) for i, r in enumerate(m.reads)]
-        env = {r.value: self._given(r, p) for r, p in zip(m.reads, self.read, strict=True)}
-        made = parameters_of(loop.body)
-        changed = {m.param, *(loop.carry_params[i] for i in self.late)}
-        late = [j for j, v in enumerate(loop.rows) if made[v] & changed]
-        outputs = clone([*(loop.next[i] for i in self.late), *(loop.rows[j] for j in late)], env)
-        if not outputs:
-            return late, [], []
-        whole = Graph("late", [*loop.body.params, *self.read], outputs)
-        depends = parameters_of(whole)
-        after = {*self.read, *(loop.carry_params[i] for i in self.late)}
-
-        def early(v: Value) -> bool:
-            return bool(depends[v] & self.carried) and not depends[v] & after
-
-        between = dict.fromkeys(v for n in whole.nodes if not all(map(early, n.values)) for v in n.inputs if early(v))
-        between |= dict.fromkeys(v for v in outputs if early(v))
-        return late, outputs, list(between)
-
-    def _read_type(self, r: Read) -> Any:
-        m = self.m
-        return m.param.type.with_shape((*(m.param.shape[a] for a in m.lead), m.param.shape[m.v]))
-
-    def _given(self, r: Read, before: Value) -> Value:
-        """What a read gives: of the state before the step, decayed, and of what the step added."""
-        m = self.m
-        axes = tuple(sorted((*m.lead, m.v)))
-        order = (*m.lead, m.v)
-        turned = transpose(before, tuple(order.index(a) for a in axes))
-        out = self._of_affine(r.of, r.query, Partial(turned, axes))
-        sizes = dict(enumerate(m.param.shape))
-        wide = broadcast_in_dim(out.value, tuple(sizes[a] for a in axes), tuple(axes.index(a) for a in out.axes))
-        kept = [a for a in r.axes if a >= 0]
-        wide = transpose(wide, tuple(axes.index(a) for a in kept))
-        return reshape(wide, r.value.shape)
-
-    def _of_affine(self, of: Affine, query: Partial, before: Partial) -> Partial:
-        total = None
-        if of.decay is not None:
-            total = before if self.m.k in of.decay.axes else applied(e.multiply, before, of.decay)
-        for o in of.added:
-            pair = applied(e.multiply, query, o.key)
-            if self.m.k in pair.axes:
-                at = pair.axes.index(self.m.k)
-                pair = Partial(sum_over(pair.value, at), tuple(a for a in pair.axes if a != self.m.k))
-            else:
-                pair = applied(e.multiply, pair, Partial.number(int(self.m.param.shape[self.m.k]), pair.value.dtype))
-            more = applied(e.multiply, pair, o.value)
-            total = more if total is None else applied(e.add, total, more)
-        return Partial.number(0, self.m.param.dtype) if total is None else total
-
-    def _late(self, outputs: Sequence[Value], between: Mapping[Value, Value], read: Sequence[Value]) -> list[Value]:
-        loop = self.loop
-        stand = {v: parameter(self.name("between"), v.type) for v in between}
-        results = clone(outputs, dict(stand))
-        carries = [loop.carry_params[i] for i in self.late]
-        params = [loop.step, *loop.const_params, *carries, *loop.x_params, *stand.values(), *self.read]
-        xs = (*loop.xs, *between.values(), *read)
-        flags = (self.back,) * (len(xs) + len(results) - len(carries))
-        node = scan_node(
-            Graph(f"{loop.body.name}_late", params, results), loop.consts, tuple(loop.init[i] for i in self.late), xs,
-            length=loop.length, reverse=flags,
-        )  # fmt: skip
-        return list(node.values)

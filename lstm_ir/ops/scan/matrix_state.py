@@ -3,12 +3,14 @@
     S[t] = a[t] S[t-1] + k[t] v[t]^T        reads: q[t] . S[t-1] or q[t] . S[t], summed over the axis of k
 
 a is one number for each matrix, or for each of its rows, or of its columns. A step may choose by a condition of the
-batch's rows (`lengths`): a is 1 and k v^T is 0 there.
+batch's rows (`lengths`): a is 1 and k v^T is 0 there. Where v is linear in what the step reads of the state (writes.py)
+that is a delta rule.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import permutations
 
 from lstm_ir.ir.carry_kinds import CarryKind, MatrixForm, circles
 from lstm_ir.ir.graph import Node, Value
@@ -27,33 +29,11 @@ from lstm_ir.ops.scan.partial import (
     chosen,
     masked,
     narrowed,
-    need_few,
 )  # fmt: skip
-from lstm_ir.ops.scan.tuned import MIN_STATE
+from lstm_ir.ops.scan.tuned import DELTA_ROWS, MIN_STATE
+from lstm_ir.ops.scan.writes import Affine, Linear, Read, Write
 
-
-@dataclass(frozen=True)
-class Affine:
-    """decay * S + the outer products; decay None: 0."""
-
-    decay: Partial | None
-    added: tuple[Outer, ...] = ()
-
-    def __post_init__(self) -> None:
-        need_few(self.added)
-
-
-@dataclass(frozen=True)
-class Read:
-    """query . w, where w is the state before or after the step, or another such sum (`of`).
-
-    axes: of the result, those of the state; -1: of size 1.
-    """
-
-    value: Value
-    of: Affine
-    query: Partial
-    axes: Axes
+MOST_WRITES = 4  # of a step of a delta rule; their triangular system grows with them
 
 
 @dataclass
@@ -65,7 +45,13 @@ class MatrixLoop:
     k: int  # the axis that reads sum over
     v: int
     after: Affine  # the state after the step
+    writes: list[Write]
     reads: list[Read] = field(default_factory=list)
+
+    @property
+    def is_delta(self) -> bool:
+        """Whether what is written depends on what was read."""
+        return any(w.erased is not None for w in self.writes)
 
     @property
     def param(self) -> Value:
@@ -82,7 +68,7 @@ def matrix_loop(loop: Loop) -> tuple[MatrixLoop | None, tuple[str, ...]]:
     """The first matrix state that chunks can make, or None and why each such carry is none."""
     reasons = []
     for c in circles(loop):
-        if c.kind is not CarryKind.matrix or c.form is None:
+        if c.kind is not CarryKind.matrix or c.form is None or (c.form.delta and _is_short(loop)):
             continue
         found = _taken(loop, c.carries[0], c.form)
         if isinstance(found, MatrixLoop):
@@ -91,23 +77,33 @@ def matrix_loop(loop: Loop) -> tuple[MatrixLoop | None, tuple[str, ...]]:
     return None, tuple(dict.fromkeys(reasons))
 
 
+def _is_short(loop: Loop) -> bool:
+    """Whether a delta rule has no more steps than the loop that solves the system of a chunk."""
+    return isinstance(loop.length, int) and loop.length <= DELTA_ROWS
+
+
 def _taken(loop: Loop, carry: int, form: MatrixForm) -> MatrixLoop | str:
     """A matrix state that chunks can make, or why they cannot."""
     p = loop.carry_params[carry]
     sizes = p.shape[form.k_axis], p.shape[form.v_axis]
-    if form.delta:
-        return "a delta rule"
     if p.dtype not in (DType.f32, DType.f64):
         return f"a matrix state in {p.dtype}"
     if not all(isinstance(n, int) and n >= MIN_STATE for n in sizes):
         return f"a matrix state of {sizes[0]} x {sizes[1]}"
     why = ""
-    for k, v in ((form.k_axis, form.v_axis), (form.v_axis, form.k_axis)):
+    for k, v in _orders(p, form):
         try:
             return _Taken(loop, carry, k, v).matrix
         except NoFormError as e:
             why = str(e) or why or "a matrix state that is read by more than products with a vector"
     return why
+
+
+def _orders(carry: Value, form: MatrixForm) -> list[tuple[int, int]]:
+    """Axes that may be those of k and v: where a delta rule's keys are shared by matrices, others may be v's."""
+    found = [(form.k_axis, form.v_axis), (form.v_axis, form.k_axis)]
+    large = [a for a, n in enumerate(carry.shape) if isinstance(n, int) and n >= MIN_STATE]
+    return [*(o for o in permutations(large, 2) if form.delta and o not in found), *found]
 
 
 class _Taken:
@@ -125,6 +121,7 @@ class _Taken:
         self.asked: dict[Value, tuple[Affine, Partial]] = {}  # the state times a row of numbers, to be summed
         self.late: set[Value] = set()
         self.reads: list[Read] = []
+        self.linear = Linear(loop.body, self.carry, k, v, self.spread, self.depends)
         for n in loop.body.nodes:
             if n.op.name != "parameter" and any(w in self.depends for w in n.inputs):
                 self._node(n)
@@ -132,9 +129,13 @@ class _Taken:
         after = self.affine.get(loop.next[carry])
         if after is None:
             raise NoFormError
-        if len(after.added) != 1:
+        writes = [self.linear.write(o) for o in after.added]
+        self.matrix = MatrixLoop(loop, carry, k, v, after, writes, self.reads)
+        most = MOST_WRITES if self.matrix.is_delta else 1
+        if not 0 < len(writes) <= most:
             raise NoFormError(f"a matrix state to which {len(after.added) or 'no'} outer products are added")
-        self.matrix = MatrixLoop(loop, carry, k, v, after, self.reads)
+        if self.matrix.is_delta and after.decay is not None and {k, v} & set(after.decay.axes):
+            raise NoFormError("a delta rule with a decay for each row or column")
 
     def _check_outputs(self, carry: int) -> None:
         for i, w in enumerate(self.loop.body.outputs):
@@ -146,13 +147,13 @@ class _Taken:
         if all(w in self.late for w in given):
             self.late.update(n.values)
             return
-        if any(w in self.late for w in given):
-            raise NoFormError
         if len(n.values) > 1:
             raise NoFormError
         (v,) = n.values
         if n.op.name in ("dot_general", "reduce_sum"):
-            self.reads.append(self._product(n) if n.op.name == "dot_general" else self._sum(n))
+            read = self._product(n) if n.op.name == "dot_general" else self._sum(n)
+            self.reads.append(read)
+            self.linear.read(read)
             self.late.add(v)
             return
         try:
@@ -165,7 +166,7 @@ class _Taken:
     # -- the state, decayed, and what is added
 
     def _of(self, w: Value) -> Affine:
-        if w not in self.depends:
+        if w not in self.depends or w in self.late:
             return Affine(None, tuple(self.outers.of(w, self.axes)))
         found = self.affine.get(w)
         if found is None:
@@ -179,7 +180,7 @@ class _Taken:
             b = b if name == "add" else _scaled(b, Partial.number(-1, self.carry.dtype))
             both = a.decay is not None and b.decay is not None
             decay = applied(e.add, a.decay, b.decay) if both else a.decay or b.decay  # type: ignore[arg-type]
-            return Affine(decay, (*a.added, *b.added))
+            return Affine(decay, self.linear.merged((*a.added, *b.added)))
         if name == "negate":
             return _scaled(self._of(n.inputs[0]), Partial.number(-1, self.carry.dtype))
         if name == "multiply" and sum(w in self.depends for w in n.inputs) == 1:

@@ -11,6 +11,15 @@ CHUNK_STEPS = 64
 # The same where decays differ along rows or columns of a state: each pair of steps has K or V decays, C K for a step,
 # where the state of a step has K V numbers. Reasoned, not measured.
 PAIRED_STEPS = 16
+# The same of a delta rule: the rows of the triangular system of a chunk, which a loop of as many steps solves. Measured
+# at training steps of the gated delta rule, processor time of the loop over steps by that of chunks of 16 and of 32:
+# 1.16 and 1.06 with keys of 32, 2.2 and 2.3 of 64, 2.0 and 3.1 of 128.
+DELTA_ROWS = 32
+SHORT_KEYS = 64  # below as many numbers in a key chunks of a delta rule have half as many rows; measured likewise
+# Numbers of all states of a step from which on a delta rule without kernels is made by chunks. Measured, processor time
+# of the loop over steps by that of chunks: 0.65 and 0.71 with 2^15 and 2^17 numbers in 32 matrices, 1.29 and 1.96 with
+# 2^19 in 128 and in 32, and 0.75 to 1.15 with 2^12 to 2^14.
+LARGE_STATES = 1 << 18
 MIN_STEPS = 8  # of a loop by chunks. Reasoned: T = 1 is the form in which a model is served
 MIN_STATE = 8  # rows and columns of a matrix state by chunks; figure not kept
 # Elements that are picked one after another. Reasoned: each is a look at all elements. Figure not kept.

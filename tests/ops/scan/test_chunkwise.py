@@ -132,12 +132,13 @@ def test_what_stays_a_loop(name: str) -> None:
 
 
 def test_one_of_two_states_by_chunks(seed: int) -> None:
-    """The other one, a delta rule or a matrix that is too small, stays a loop, and the report says why."""
+    """A delta rule with decays of keys and a matrix that is too small stay loops, and the report says why."""
 
     def cell(c: Any, x: Any) -> Any:
         (small, s, r), (q, k, v, _, f) = c, x
         small = li.sigmoid(f)[..., None, None] * small + k[..., :3, None] * v[..., None, :4]
         s = li.sigmoid(f)[..., None, None] * s + k[..., :, None] * v[..., None, :]
+        r = li.tanh(q)[..., :, None] * r
         r = r + k[..., :, None] * (v - li.einsum("bhk,bhkv->bhv", k, r))[..., None, :]
         rows = li.einsum("bhk,bhkv->bhv", q, s), li.einsum("bhk,bhkv->bhv", q, r)
         return (small, s, r), (*rows, li.einsum("bhk,bhkv->bhv", q[..., :3], small))
@@ -149,7 +150,7 @@ def test_one_of_two_states_by_chunks(seed: int) -> None:
     made = EVERYWHERE.run(g, notes)
     assert len(notes.fired) == 1
     assert {m.reason.removesuffix(" stays a loop over steps") for m in notes.misses} == {
-        "a delta rule",
+        "a delta rule with a decay for each row or column",
         "a matrix state of 3 x 4",
     }
     assert len(notes.misses) == 2
