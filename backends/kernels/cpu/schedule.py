@@ -98,7 +98,7 @@ def choose(plan: LoopPlan, target: TargetInfo, helpers: bool = False, most_rows:
     columns = panel > 0 and helpers and isinstance(plan.rows, int) and plan.rows <= COLUMNS
     if columns:
         panel = 0
-    share = any(s.dots for s in sweeps) and not panel
+    share = (any(s.dots for s in sweeps) or plan.meet) and not panel
     where = "hoisted" if plan.projections else "folded"
     products = f", tile {shown}" if shown else ""
     note = f"{where} projection{products}" if shown or plan.projections else "no products"

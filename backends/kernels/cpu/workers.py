@@ -7,7 +7,7 @@ from collections.abc import Callable
 from iree.compiler import ir
 
 from lstm_ir.backends.emit.emitter import Emitter
-from lstm_ir.backends.kernels.body.plan import Component, LoopPlan
+from lstm_ir.backends.kernels.body.plan import Component, LoopPlan, Sweep, walk
 from lstm_ir.backends.kernels.call.call import insert_first, module_of_insertion
 from lstm_ir.backends.kernels.cpu import machine
 from lstm_ir.backends.kernels.cpu.chains import chains, shared
@@ -120,11 +120,21 @@ def _least(schedule: LoopSchedule) -> int:
 
 
 def work_of_step(plan: LoopPlan) -> int:
-    """Multiplications and additions of one row in one step, of the largest component."""
+    """Multiplications and additions of one row in one step, of the largest component; where rows meet, all ops: one
+    chunk has all rows."""
     return max(
-        (sum(2 * s.width * k.length * len(k.gates) for s in c.sweeps for k in s.loops) for c in plan.components),
+        (
+            sum(2 * s.width * k.length * len(k.gates) for s in c.sweeps for k in s.loops)
+            + (sum(_ops(s) for s in c.sweeps) if plan.meet else 0)
+            for c in plan.components
+        ),
         default=0,
     )
+
+
+def _ops(s: Sweep) -> int:
+    """Elementwise ones of a row, and those of sums over rows."""
+    return max(1, s.width) * len({a for r in s.roots for a in walk(r.atom) if a.args})
 
 
 def work_of_component(plan: LoopPlan, c: Component, schedule: LoopSchedule) -> list[Work]:

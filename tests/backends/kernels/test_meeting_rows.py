@@ -15,7 +15,6 @@ from meeting_random import random_graph
 import lstm_ir as li
 from lstm_ir.api import prepare
 from lstm_ir.backends.targets.targets import resolve
-from lstm_ir.ir.loop import Loop
 
 
 def close(got: Arrays, want: dict[str, Any], tolerance: float) -> None:
@@ -186,10 +185,11 @@ def test_a_count_ends_it_early(seed: int) -> None:
             close(exe(given), li.interpret(graph, given), 2e-5)
 
 
-def test_the_plan_has_all_rows_in_one_chunk() -> None:
-    """Members of one team have all rows; a GPU's threads do not wait for other rows, and its reason says so."""
-    graph = BODIES["batch_norm"][0](Sizes(9, 64, 64), "f32")
-    assert Loop(next(n for n in graph.nodes if n.op.name == "scan")).length == 9
-    for word in ("vulkan:rdna3", "cuda:sm_90"):
-        (note,) = [n for n in prepare(graph, resolve(word), {"kernels": True}).report.notes if n.startswith("scan at")]
-        assert ": loop, because " in note
+@pytest.mark.parametrize("word", ["vulkan:rdna3", "cuda:sm_90"])
+def test_gpus_keep_the_loop(word: str) -> None:
+    """Their workgroups do not wait for each other; the reason says it."""
+    for name in ("batch_norm", "scalars", "statistics"):
+        report = prepare(BODIES[name][0](Sizes(9, 6, 64), "f32"), resolve(word), {"kernels": True}).report
+        assert any("loop, because a row reads another row's carry; instead: one row" in n for n in report.notes)
+    report = prepare(ending("all", Sizes(9, 6, 64), "f32"), resolve(word), {"kernels": True}).report
+    assert any("loop, because its steps compute when it ends (until); instead: count" in n for n in report.notes)
