@@ -10,8 +10,11 @@ from meeting_bodies import K, Sizes
 import lstm_ir as li
 
 
-def random_graph(seed: int, s: Sizes, kind: str) -> li.Graph:
-    """Carries of rows, of columns and without either; every other graph ends by one flag."""
+def random_graph(seed: int, s: Sizes, kind: str, pairs: bool = False) -> li.Graph:
+    """Carries of rows, of columns and without either; every other graph ends by one flag.
+
+    pairs: some products give each row a sum over all rows, which is no kernel's.
+    """
     rng = np.random.default_rng(seed)
     x, h0 = li.input("x", (s.T, s.B, K), kind), li.input("h0", (s.B, s.H), kind)
 
@@ -19,11 +22,11 @@ def random_graph(seed: int, s: Sizes, kind: str) -> li.Graph:
         a = rng.standard_normal(shape) / np.sqrt(shape[0])
         return li.weight(f"w{rng.integers(1 << 40)}", a.astype(li.DType[kind].numpy))
 
-    w, u, o = weight(s.H, s.H), weight(K, s.H), weight(s.H, s.H)
+    w, u, o, mix = weight(s.H, s.H), weight(K, s.H), weight(s.H, s.H), weight(s.B, s.B) if pairs else None
 
     def cell(state: Any, x: Any) -> Any:
         h, mean, number = state
-        body = _Body(rng, [h, li.tanh(h @ w + x @ u)], [mean], [number], w, o)
+        body = _Body(rng, [h, li.tanh(h @ w + x @ u)], [mean], [number], w, o, mix)
         for _ in range(int(rng.integers(4, 12))):
             body.step()
         rows, columns, numbers = body.rows, body.columns, body.numbers
@@ -42,8 +45,10 @@ class _Body:
     """What a step has made so far: [B,H], [H] and numbers."""
 
     def __init__(
-        self, rng: np.random.Generator, rows: list[Any], columns: list[Any], numbers: list[Any], w: Any, o: Any
-    ) -> None:
+        self, rng: np.random.Generator, rows: list[Any], columns: list[Any], numbers: list[Any], w: Any, o: Any,
+        mix: Any,
+    ) -> None:  # fmt: skip
+        self.mix = mix
         self.rng, self.rows, self.columns, self.numbers, self.w, self.o = rng, rows, columns, numbers, w, o
 
     def _pick(self, pool: list[Any]) -> Any:
@@ -51,6 +56,9 @@ class _Body:
 
     def step(self) -> None:
         """One value more."""
+        if self.mix is not None and self.rng.integers(5) == 0:
+            self.rows.append(li.tanh(li.einsum("bh,bc->ch", self._pick(self.rows), self.mix)))
+            return
         row, column, number = self._pick(self.rows), self._pick(self.columns), self._pick(self.numbers)
         match int(self.rng.integers(14)):
             case 0:

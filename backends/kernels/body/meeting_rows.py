@@ -23,6 +23,8 @@ from lstm_ir.ir.loop import Loop
 from lstm_ir.ir.opdef import Trait
 from lstm_ir.ops.scan.axes import Axis, BodyAxes
 
+PAIRS = "rows meet each other in pairs"
+
 
 @dataclass(eq=False)
 class MeetingRows:
@@ -63,7 +65,7 @@ class MeetingRows:
         found = [i for i in range(v.rank) if self.axes.of(v, i) == self.kind]
         if len(found) > 1:
             self.met = True
-            raise RefusedError("rows meet each other in pairs", v, instead.MIXED_ROWS)
+            raise RefusedError(PAIRS, v, instead.MIXED_ROWS)
         if found or not v.node.inputs:
             return found[0] if found else None
         return self._of_made(v)

@@ -29,6 +29,8 @@ from lstm_ir.ir.reach import unreached
 from lstm_ir.ir.types import DType
 
 PLAIN = ProductForms()
+UNALIGNED = (PieceBoundaryError, TurnBoundaryError, RecursionError)
+"""A body is too deep, or its columns do not align."""
 
 
 def make_plan(
@@ -41,21 +43,23 @@ def make_plan(
     forms: which products the processor's kernels have. ending: by what the steps compute; then all of a step belongs
     together. decided: nodes whose values decide something; their products round, and sums are made once.
     """
-    refused: RefusedError | None = None
+    refused: Exception | None = None
     axes = (-2, 0) if any(v.rank > 2 for v in Loop(n).body.outputs) else (-2,)
     for row_axis in axes:
         try:
             return _Planner(n, row_axis, hoist, forms, ending, decided).plan()
-        except RefusedError as why:
+        except (RefusedError, *UNALIGNED) as why:
             refused = refused or why
     if forms.teams:
-        met: RefusedError | None = None
+        met: Exception | None = None
         for meeting in (m for row_axis in axes for m in candidates(n, row_axis)):
             try:
                 return _Planner(n, meeting.row_axis, hoist, forms, ending, decided, meeting).plan()
             except RefusedError as why:
                 if meeting.met:
                     met = met or why
+            except UNALIGNED:  # the reason of the usual way is a better one
+                continue
         refused = met or refused
     assert refused is not None
     raise refused

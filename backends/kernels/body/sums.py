@@ -26,6 +26,7 @@ from lstm_ir.backends.kernels.body.access import (
     leading_indices,
 )
 from lstm_ir.backends.kernels.body.atoms import Atom, MemorySource, Temp
+from lstm_ir.backends.kernels.body.meeting_rows import PAIRS
 from lstm_ir.ir.dims import Dim
 from lstm_ir.ir.graph import Node, Value
 from lstm_ir.ir.types import DType
@@ -87,9 +88,11 @@ def reduced(p: AtomMaker, v: Value, access: Access, width: int) -> Atom:
 
 
 def over_rows(p: AtomMaker, v: Value, access: Access, width: int) -> Atom:
-    """Over the rows alone."""
+    """Over the rows alone; for no row, whose own place would be another one."""
     (x,), (axis,) = v.node.inputs, v.node.attrs["dimensions"]
     _check(v)
+    if ROW in access:
+        raise RefusedError(PAIRS, v, instead.MIXED_ROWS)
     if v.node in p.decided and (one := _of_row(p, v, access)) is not None:
         return one
     return p.over_rows(v.op, p.pull(x, (*access[:axis], ROW, *access[axis:]), width), width, v.node)

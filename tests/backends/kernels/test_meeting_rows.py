@@ -15,6 +15,8 @@ from meeting_random import random_graph
 import lstm_ir as li
 from lstm_ir.api import prepare
 from lstm_ir.backends.targets.targets import resolve
+from lstm_ir.passes.pipeline import Pipeline
+from lstm_ir.passes.pipelines import NAMED
 
 
 def close(got: Arrays, want: dict[str, Any], tolerance: float) -> None:
@@ -108,6 +110,23 @@ def test_random_bodies(i: int, seed: int) -> None:
             close(exe(given), li.interpret(graph, given), 1e-9)
 
 
+def test_random_bodies_with_pairs_of_rows(seed: int) -> None:
+    for i in range(3):
+        graph = random_graph(seed + i, Sizes(5, 4, 8), "f64", pairs=True)
+        with li.compile(graph) as exe:
+            given = draw(graph, np.random.default_rng(seed), 5, 4)
+            close(exe(given), li.interpret(graph, given), 1e-9)
+
+
+def test_a_body_that_is_too_deep_the_usual_way(seed: int) -> None:
+    """Many rows, each of which is written out there; found by random bodies."""
+    graph = random_graph(50002, Sizes(5, 18, 3), "f64")
+    with li.compile(graph) as exe:
+        assert all(": kernel, " in n for n in loops(exe))
+        given = draw(graph, np.random.default_rng(seed), 5, 18)
+        close(exe(given), li.interpret(graph, given), 1e-9)
+
+
 def test_sums_have_one_order(seed: int) -> None:
     """Whoever runs: workers of several counts give the same bits."""
     graph, rng = BODIES["scalars"][0](Sizes(11, 37, 48), "f32"), np.random.default_rng(seed)
@@ -128,6 +147,26 @@ def test_members_that_share_a_step(threads: int) -> None:
     found = re.search(r"worst (\S+)", out)
     assert found is not None
     assert float(found[1]) < 1
+
+
+@pytest.mark.parametrize("kind", ["each_row_of_all", "columns_first"])
+def test_rows_in_pairs_are_no_kernel(kind: str, seed: int) -> None:
+    """A product with a matrix of rows by rows gives each row a sum over all: a fold has one place of rows."""
+    rng = np.random.default_rng(seed)
+    w, x = li.constant(0.4 * rng.standard_normal((6, 6))), li.input("x", (7, 6, 9), "f64")
+
+    def cell(h: Any, x: Any) -> Any:
+        mixed = li.einsum("bh,bc->ch", h, w) if kind == "each_row_of_all" else li.transpose(li.transpose(h) @ w)
+        h = li.tanh(mixed + x - 0.1 * li.mean(h))
+        return h, h
+
+    h, y = li.scan(cell, li.zeros((6, 9), "f64"), x)
+    back = li.grad(li.Graph("l", [x], {"loss": li.sum(y * y) + li.sum(h)}), "loss", ["x"])
+    for name in ("default", "without"):
+        passes = ",".join(p.name for p in Pipeline.parse(NAMED["default"]).passes if p.name != "turn-bodies")
+        with li.compile(back, options={"pipeline": passes} if name == "without" else {}) as exe:
+            given = {"x": rng.standard_normal((7, 6, 9))}
+            close(exe(given), li.interpret(back, given), 1e-11)
 
 
 def test_what_is_compared_is_made_once(seed: int) -> None:
