@@ -15,7 +15,7 @@ from lstm_ir.ir.graph import Node, Value
 from lstm_ir.ir.loop import Loop
 from lstm_ir.ir.opdef import Trait
 from lstm_ir.ir.reach import parameters_of
-from lstm_ir.passes.axes import BodyAxes
+from lstm_ir.ops.scan.axes import BodyAxes
 from lstm_ir.passes.lift import liftable
 from lstm_ir.passes.row_axes import rows_of
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from lstm_ir.ir.dims import Dim
 from lstm_ir.ir.graph import Value
-from lstm_ir.passes.axes import BodyAxes
+from lstm_ir.ops.scan.axes import BodyAxes
 from lstm_ir.passes.tuned import NARROW_COLUMNS
 
 

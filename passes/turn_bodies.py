@@ -22,7 +22,7 @@ from lstm_ir.ir.loop import Loop
 from lstm_ir.ir.target import TargetInfo
 from lstm_ir.ir.types import Shape
 from lstm_ir.ops.primitive.window import slice as slice_op
-from lstm_ir.passes.axes import Axis, BodyAxes
+from lstm_ir.ops.scan.axes import Axis, BodyAxes
 from lstm_ir.passes.base import KernelPass, Notes, register
 from lstm_ir.passes.hoist import in_loops
 from lstm_ir.passes.loops import new_param, rebuilt

@@ -6,7 +6,8 @@ from iree.compiler import ir
 
 from lstm_ir.backends.emit.emitter import Emitter
 from lstm_ir.backends.kernels.body import instead
-from lstm_ir.backends.kernels.body.access import PieceBoundaryError, RefusedError, TurnBoundaryError
+from lstm_ir.backends.kernels.body.access import RefusedError
+from lstm_ir.backends.kernels.body.planner import UNALIGNED
 from lstm_ir.backends.kernels.cpu.outer_sum import lower_outer_sum
 from lstm_ir.backends.kernels.cpu.products import lower_product
 from lstm_ir.backends.kernels.cpu.stencil import lower_stencil, pack_before
@@ -34,7 +35,7 @@ def lower_loop(
     except RefusedError as why:
         e.notes.append(f"scan at {n.loc}: loop, because {why.of_loop(n.loc)}")
         return None
-    except (PieceBoundaryError, TurnBoundaryError, RecursionError):
+    except UNALIGNED:
         e.notes.append(f"scan at {n.loc}: loop, because the body is too deep or its columns do not align")
         return None
     if note:

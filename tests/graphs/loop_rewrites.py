@@ -197,64 +197,23 @@ def joined_rows() -> Graphs:
     return graph([v, u], *a), graph([v, u], *b)
 
 
-def in_one_row(cell: Any, one: Any, *more: Any) -> Graphs:
-    """A loop over [B,H], and one over [1,B*H] with the state in one row."""
-    v = x()
-    a, y = loop(cell, (zeros(), *more), v)
-    b, z = loop(one, (zeros(1, B * H), *more), li.reshape(v, (T, 1, B * H)))
-    return graph([v], a[0], y), graph([v], li.reshape(b[0], (B, H)), li.reshape(z, (T, B, H)))
-
-
 @rewrite(instead.MIXED_ROWS)
-def mean_of_the_batch() -> Graphs:
+def rows_in_pairs() -> Graphs:
     w = li.weight("w", W)
-    whole = li.weight("whole", (np.kron(np.eye(B), W) - np.kron(np.full((B, B), 1 / B), np.eye(H))).astype("f4"))
+    blocks, v = li.weight("blocks", np.kron(np.eye(B), W).astype("f4")), x()
 
-    def cell(s: Any, r: Any) -> Any:
-        (h,) = s
-        return (li.tanh(h @ w - li.mean(h, 0, keepdims=True) + r),), h
+    def cell(h: Any, r: Any) -> Any:
+        largest = li.sum(li.maximum(li.reshape(h, (B, 1, H)), li.reshape(h, (1, B, H))), 1)
+        return li.tanh(h @ w + 0.1 * largest + r), h
 
-    return in_one_row(cell, lambda s, r: ((li.tanh(s[0] @ whole + r),), s[0]))
+    def one(h: Any, r: Any) -> Any:
+        parts = [h[:, k * H : (k + 1) * H] for k in range(B)]
+        largest = li.concat([sum(li.maximum(p, q) for q in parts) for p in parts], 1)
+        return li.tanh(h @ blocks + 0.1 * largest + r), h
 
-
-@rewrite(instead.MIXED_ROWS)
-def number_of_all_rows() -> Graphs:
-    w = li.weight("w", W)
-    blocks = li.weight("blocks", np.kron(np.eye(B), W).astype("f4"))
-
-    def cell(s: Any, r: Any) -> Any:
-        h, n = s
-        return (li.tanh(h @ w + r * n), li.mean(h) + 1.0), h
-
-    def one(s: Any, r: Any) -> Any:
-        h, n = s
-        return (li.tanh(h @ blocks + r * n), li.mean(h) + 1.0), h
-
-    return in_one_row(cell, one, li.constant(1.0))
-
-
-@rewrite(instead.MIXED_ROWS)
-def row_without_a_batch() -> Graphs:
-    w = li.weight("w", W)
-    blocks = li.weight("blocks", np.kron(np.eye(B), W).astype("f4"))
-    mean = li.weight("mean", np.kron(np.full((B, 1), 1 / B), np.eye(H)).astype("f4"))
-
-    def cell(s: Any, r: Any) -> Any:
-        h, top = s
-        return (li.tanh(h @ w + r + top), li.mean(h, 0)), h
-
-    def one(s: Any, r: Any) -> Any:
-        h, top = s
-        repeated = li.reshape(li.broadcast_to(li.reshape(top, (1, 1, H)), (1, B, H)), (1, B * H))
-        return (li.tanh(h @ blocks + r + repeated), li.reshape(h @ mean, (H,))), h
-
-    v = x()
-    a, y = loop(cell, (zeros(), zeros(H)), v)
-    b, z = loop(
-        lambda s, r: one((s[0], li.reshape(s[1], (H,))), r),
-        (zeros(1, B * H), zeros(H)), li.reshape(v, (T, 1, B * H)),
-    )  # fmt: skip
-    return graph([v], a[0], y), graph([v], li.reshape(b[0], (B, H)), li.reshape(z, (T, B, H)))
+    a = loop(cell, zeros(), v)
+    b = loop(one, zeros(1, B * H), li.reshape(v, (T, 1, B * H)))
+    return graph([v], *a), graph([v], li.reshape(b[0], (B, H)), li.reshape(b[1], (T, B, H)))
 
 
 @rewrite(instead.COLUMNS_LAST)
@@ -301,17 +260,3 @@ def elements_of_the_carry() -> Graphs:
 def powers() -> Graphs:
     change = lambda r: li.power(li.abs(r), 0.7)  # noqa: E731
     return same_cell(lambda h: h, change, change, [x()])
-
-
-@rewrite(instead.KNOWN_END)
-def end_that_is_known() -> Graphs:
-    v, n = x(), li.input("n", (), "i32")
-    steps = li.clamp(1, n, T)
-
-    def cell(s: Any, r: Any, n: Any) -> Any:
-        h, left = s
-        return (li.tanh(h + r), left - 1), None
-
-    (a, _), _, _ = li.scan(cell, (zeros(), steps), v, (n,), until=lambda s, y: li.less_equal(s[1], 0))
-    b, _ = li.scan(lambda h, r: (li.tanh(h + r), None), zeros(), v, count=steps)
-    return graph([v, n], a), graph([v, n], b)

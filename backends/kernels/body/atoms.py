@@ -22,7 +22,7 @@ class MemorySource:
 class Atom:
     """One expression; equal ones are one object. `rows`, `cols`: whether it differs along them."""
 
-    op: str  # load, splat, step, dot, reduce, fold, pick, or an elementwise op's name
+    op: str  # load, splat, step, dot, reduce, fold, over_rows, pick, or an elementwise op's name
     dtype: DType
     args: tuple[Atom, ...] = ()
     rows: bool = False
@@ -30,12 +30,12 @@ class Atom:
     phase: int = 0  # of the sweep that can compute it
     node: Node | None = None
     source: MemorySource | None = None  # load
-    access: Access = ()  # load, pick; of a fold: its loop
+    access: Access = ()  # load, pick; of a fold, or over rows: its loop
     number: float = 0  # splat
     terms: tuple[ProductTerm, ...] = ()  # dot
     width: int = 0  # reduce: number of columns
-    kind: str = ""  # reduce, fold: reduce_sum, ...
-    has_dot: bool = False  # or a fold: it costs more than to keep it
+    kind: str = ""  # reduce, fold, over_rows: reduce_sum, ...
+    has_dot: bool = False  # or a fold, also over rows: it costs more than to keep it
     loops: tuple[LoopAxis, ...] = ()  # loops inside of the kernel that stand around it
 
     @property
@@ -72,16 +72,19 @@ class Temp:
     """A computed row in scratch memory: `atom` over `width` columns, for each index of `loops`.
 
     Of width 0 it is a number for each index, and those of the innermost loop are the columns of the memory.
+    common: one for all rows.
     """
 
     index: int
     atom: Atom
     width: int
     loops: tuple[LoopAxis, ...] = ()
+    common: bool = False
 
     @property
     def access(self) -> Access:
         """Where its element at a place is."""
+        row = () if self.common else (ROW,)
         if self.width:
-            return (*self.loops, ROW, ColumnAxis(0))
-        return (*self.loops[:-1], ROW, *self.loops[-1:])
+            return (*self.loops, *row, ColumnAxis(0))
+        return (*self.loops[:-1], *row, *self.loops[-1:])

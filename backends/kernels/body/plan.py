@@ -24,7 +24,7 @@ class Root:
     """A result window: `atom` over `width` columns (0: one number per row) goes to `dest`.
 
     own: each member of a team computes it, for itself, which is less work than to wait for the others: a row that
-    becomes int8.
+    becomes int8. common: one for all rows.
     """
 
     dest: MemorySource  # carry, stack or temp
@@ -32,6 +32,7 @@ class Root:
     atom: Atom
     width: int
     own: bool = False
+    common: bool = False
 
     @property
     def static(self) -> tuple[int, ...]:
@@ -119,6 +120,11 @@ class Sweep:
         """Whether each member of a team computes all of it for itself: see `Root`."""
         return self.roots[0].own
 
+    @property
+    def common(self) -> bool:
+        """Whether it is computed once, for all rows."""
+        return self.roots[0].common
+
 
 @dataclass(eq=False)
 class Component:
@@ -152,6 +158,12 @@ class LoopPlan:
     cuts: Mapping[Expr, CutTurns] = field(default_factory=dict)  # names that the kernel itself knows
     rounds: bool = False  # whether products round before something is added (`decisions.py`)
     ending: UntilCarry | None = None
+    meet: bool = False  # rows meet in a step
+
+    @property
+    def one_chunk(self) -> bool:
+        """Whether members of one team have all rows: they meet in a step, or all say when the loop ends."""
+        return self.meet or self.ending is not None
 
     def join_rest(self) -> None:
         """Results without products go to the component that has all: workers are shared out evenly among components."""
@@ -160,6 +172,12 @@ class LoopPlan:
             roots = [r for c in self.components for s in c.sweeps for r in s.roots]
             carries = [carry for c in self.components for carry in c.carries]
             self.components = [Component(sweeps_of(roots), carries)]
+
+    @property
+    def common_carries(self) -> set[int]:
+        """Numbers of the carries that are one for all rows."""
+        roots = [r for c in self.components for s in c.sweeps if s.common for r in s.roots]
+        return {r.dest.index for r in roots if r.dest.kind == "carry"}
 
     @property
     def own_temps(self) -> set[int]:
@@ -223,13 +241,13 @@ def walk(a: Atom, seen: set[Atom] | None = None) -> Iterator[Atom]:
 
 
 def sweeps_of(roots: list[Root]) -> list[Sweep]:
-    """The results by phase and width, in order; rows of each member's own apart."""
-    groups: dict[tuple[int, bool, int], list[Root]] = {}
+    """The results by phase and width, in order; rows of each member's own, and what is common to all rows, apart."""
+    groups: dict[tuple[int, bool, int, bool], list[Root]] = {}
     for r in roots:
-        groups.setdefault((r.atom.phase, r.own, r.width), []).append(r)
+        groups.setdefault((r.atom.phase, r.own, r.width, r.common), []).append(r)
     out = []
-    for phase, apart, width in sorted(groups):
-        members = groups[phase, apart, width]
+    for key in sorted(groups):
+        (phase, _, width, _), members = key, groups[key]
         dots = _neighbours(dict.fromkeys(a for r in members for a in walk(r.atom) if a.op == "dot"))
         out.append(Sweep(phase, width, members, dots, _joined(_loops(dots))))
     return out

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 from lstm_ir.backends.kernels.body import instead
@@ -11,7 +11,6 @@ from lstm_ir.backends.kernels.body.access import (
     ROW,
     Access,
     ColumnAxis,
-    LoopAxis,
     PieceBoundaryError,
     RefusedError,
     TurnBoundaryError,
@@ -20,6 +19,7 @@ from lstm_ir.backends.kernels.body.access import (
 )
 from lstm_ir.backends.kernels.body.atoms import Atom, MemorySource
 from lstm_ir.backends.kernels.body.forms import ProductForms
+from lstm_ir.backends.kernels.body.meeting_rows import MeetingRows, candidates
 from lstm_ir.backends.kernels.body.plan import Component, LoopPlan, Root, UntilCarry, below, sweeps_of, walk
 from lstm_ir.backends.kernels.body.pull import Puller
 from lstm_ir.ir.dims import Dim
@@ -29,6 +29,8 @@ from lstm_ir.ir.reach import unreached
 from lstm_ir.ir.types import DType
 
 PLAIN = ProductForms()
+UNALIGNED = (PieceBoundaryError, TurnBoundaryError, RecursionError)
+"""A body is too deep, or its columns do not align."""
 
 
 def make_plan(
@@ -41,23 +43,34 @@ def make_plan(
     forms: which products the processor's kernels have. ending: by what the steps compute; then all of a step belongs
     together. decided: nodes whose values decide something; their products round, and sums are made once.
     """
-    try:
-        return _Planner(n, -2, hoist, forms, ending, decided).plan()
-    except RefusedError as first:
-        if not any(v.rank > 2 for v in Loop(n).body.outputs):
-            raise
+    refused: Exception | None = None
+    axes = (-2, 0) if any(v.rank > 2 for v in Loop(n).body.outputs) else (-2,)
+    for row_axis in axes:
         try:
-            return _Planner(n, 0, hoist, forms, ending, decided).plan()
-        except RefusedError:
-            raise first from None
+            return _Planner(n, row_axis, hoist, forms, ending, decided).plan()
+        except (RefusedError, *UNALIGNED) as why:
+            refused = refused or why
+    if forms.teams:
+        met: Exception | None = None
+        for meeting in (m for row_axis in axes for m in candidates(n, row_axis)):
+            try:
+                return _Planner(n, meeting.row_axis, hoist, forms, ending, decided, meeting).plan()
+            except RefusedError as why:
+                if meeting.met:
+                    met = met or why
+            except UNALIGNED:  # the reason of the usual way is a better one
+                continue
+        refused = met or refused
+    assert refused is not None
+    raise refused
 
 
 class _Planner:
     def __init__(
         self, n: Node, row_axis: int, hoist: bool, forms: ProductForms, ending: UntilCarry | None,
-        decided: frozenset[Node],
+        decided: frozenset[Node], meeting: MeetingRows | None = None,
     ) -> None:  # fmt: skip
-        self.node, self.row_axis, self.ending = n, row_axis, ending
+        self.node, self.row_axis, self.ending, self.meeting = n, row_axis, ending, meeting
         loop = Loop(n)
         self.body = body = loop.body
         self.carries, self.scanned = loop.carry_params, loop.x_params
@@ -65,19 +78,25 @@ class _Planner:
         sources |= {p: MemorySource("value", 0, p) for p in loop.const_params}
         sources |= {p: MemorySource("carry", i) for i, p in enumerate(self.carries)}
         sources |= {p: MemorySource("scan", i) for i, p in enumerate(self.scanned)}
-        self.rows = self._row_size()
+        self.rows = self._row_size() if meeting is None else meeting.size
         invariant = unreached(body, loop.varying)
-        self.puller = Puller(body, sources, invariant, self.rows, row_axis, hoist, forms, decided)
+        self.puller = Puller(
+            body=body, carries=self.carries, sources=sources, invariant=invariant, rows=self.rows, row_axis=row_axis,
+            hoist=hoist, forms=forms, decided=decided, meeting=meeting,
+        )  # fmt: skip
 
     def plan(self) -> LoopPlan:
         p = self.puller
-        if self.ending is not None and self.rows != 1 and not self.carries[self.ending.carry].rank:
+        one_flag = self.ending is not None and not self.carries[self.ending.carry].rank
+        if self.ending is not None and one_flag and self.rows != 1 and self.meeting is None:
             flag = self.ending.of.attrs["body"].outputs[self.ending.carry]
             raise RefusedError("its steps say for all rows together when it ends (until)", flag, instead.KNOWN_END)
         roots = [r for out in self._outputs() for r in self._roots(*out)]
         roots = self._matched(roots)
-        p.numbers.inline(roots, self._rebuilt)
+        p.numbers.inline(roots, p.rebuilt)
         self._add_temps(roots)
+        if self.meeting is not None:
+            self._read_again(roots)
         self._merge(roots)
         self._spill(roots)
         self._mark_own(roots)
@@ -86,7 +105,7 @@ class _Planner:
         return LoopPlan(
             self.node, self.body, self.rows, self._components(roots), used,
             self.carries, self.scanned,
-            self.body.outputs[n_carries:], p.projections, p.cuts, self._rounds(), self.ending,
+            self.body.outputs[n_carries:], p.projections, p.cuts, self._rounds(), self.ending, self.meeting is not None,
         )  # fmt: skip
 
     def _rounds(self) -> bool:
@@ -113,22 +132,23 @@ class _Planner:
             yield (MemorySource("carry", i) if k < 0 else MemorySource("stack", k)), v
 
     def _roots(self, dest: MemorySource, v: Value) -> list[Root]:
-        if v.rank == 0 and self.rows == 1:
+        common = self.meeting is not None and self.meeting.common(v)
+        if v.rank == 0 and (self.rows == 1 or common):
             return [self._root(dest, v, (), 0)]
         if v.rank == 0:
             raise RefusedError("a result without rows or columns", v, instead.MIXED_ROWS)
         if any(d == 0 for d in v.shape):
             raise RefusedError("a result without elements", v, instead.NO_ELEMENTS)
         one = self.rows == 1 and (v.shape[0] != 1 or all(o.rank < 2 for o in self.body.outputs))
-        if v.rank == 1 and not one:
+        if v.rank == 1 and not one and not common:
             if v.shape[0] != self.rows:
                 raise RefusedError(
                     f"a result of {v.shape[0]} elements beside rows of {self.rows}", v, instead.MIXED_ROWS
                 )
             return [self._root(dest, v, (ROW,), 0)]
-        row = self.row_axis % v.rank if v.rank > 1 else None
+        row = self.row_axis % v.rank if v.rank > 1 and not common else None
         width = v.shape[-1]
-        if not isinstance(width, int):
+        if not isinstance(width, int) or (common and width == 1):
             width = 0  # no columns: numbers of which a loop counts one axis
         leading = [a for a in range(v.rank - (width > 0)) if a != row]
         sizes = [v.shape[a] for a in leading]
@@ -162,14 +182,16 @@ class _Planner:
         return done
 
     def _root(self, dest: MemorySource, v: Value, access: Access, width: int) -> Root:
-        return Root(dest, access, self.puller.pull(v, access, width), width)
+        atom = self.puller.pull(v, access, width)
+        common = self.meeting is not None and ROW not in access
+        return Root(dest, access, atom if common else self.puller.once(atom, width), width, common=common)
 
     def _matched(self, roots: list[Root]) -> list[Root]:
         """Wide results are cut to the width of others that read the same products."""
         out: list[Root] = []
         for r in roots:
-            shared = _products(r.atom)
-            others = [o.width for o in roots if 0 < o.width < r.width and shared & _products(o.atom)]
+            shared = self._products(r.atom)
+            others = [o.width for o in roots if 0 < o.width < r.width and shared & self._products(o.atom)]
             part = max((w for w in others if r.width % w == 0 and r.width // w <= 8), default=0)
             if not part or r.dest.kind == "temp":
                 out.append(r)
@@ -180,6 +202,17 @@ class _Planner:
             for start in range(0, r.width, part):
                 out.append(self._root(r.dest, v, (*r.access[:-1], ColumnAxis(first.start + start)), part))
         return out
+
+    def _products(self, a: Atom) -> set[tuple[Atom, Value]]:
+        """Rows and matrices that meet in an atom; where rows meet, in the computed rows that it reads too."""
+        if not a.has_dot and self.meeting is None:
+            return set()
+        atoms = [*walk(a)]
+        seen = {*atoms}
+        for x in atoms if self.meeting is not None else ():
+            if x.source is not None and x.source.kind == "temp":
+                atoms += walk(self.puller.temps[x.source.index].atom, seen)
+        return {(t.row, t.matrix.value) for x in atoms for t in x.terms}
 
     def _value_of(self, dest: MemorySource) -> Value:
         first = len(self.carries) if dest.kind == "stack" else 0
@@ -197,8 +230,17 @@ class _Planner:
                 if a.source is not None and a.source.kind == "temp" and a.source.index not in have:
                     have.add(a.source.index)
                     temp = self.puller.temps[a.source.index]
-                    roots.append(Root(MemorySource("temp", temp.index), temp.access, temp.atom, temp.width))
+                    source = MemorySource("temp", temp.index)
+                    roots.append(Root(source, temp.access, temp.atom, temp.width, common=temp.common))
             i += 1
+
+    def _read_again(self, roots: list[Root]) -> None:
+        """What is kept for a sum over the rows is read by later phases."""
+        for r in roots:
+            phase, width = r.atom.phase, r.width
+            r.atom = self.puller.rebuilt(r.atom, {}, lambda a: self.puller.read_again(a, width, phase))  # noqa: B023
+            if r.dest.kind == "temp":
+                self.puller.temps[r.dest.index].atom = r.atom
 
     def _merge(self, roots: list[Root]) -> None:
         """Products that are only added up become one accumulator."""
@@ -207,7 +249,7 @@ class _Planner:
             uses.update(below(a))
         done: dict[Atom, Atom] = {}
         for r in roots:
-            r.atom = self._rebuilt(r.atom, done, lambda a: self._sum(a, uses, done))
+            r.atom = self.puller.rebuilt(r.atom, done, lambda a: self._sum(a, uses, done))
             if r.dest.kind == "temp":
                 self.puller.temps[r.dest.index].atom = r.atom
 
@@ -222,7 +264,7 @@ class _Planner:
         total = self.puller.dot(tuple(t for d in dots for t in d.terms), a.dtype)
         for other in leaves:
             if other not in dots:
-                kept = self._rebuilt(other, done, lambda x: self._sum(x, uses, done))
+                kept = self.puller.rebuilt(other, done, lambda x: self._sum(x, uses, done))
                 total = self.puller.elementwise("add", a.dtype, (total, kept), None)
         return total
 
@@ -242,7 +284,7 @@ class _Planner:
                     done[key] = self.puller.temp_load(self.puller.temp(a, width if a.cols else 0))
                 return done[key]
 
-            r.atom = self._rebuilt(r.atom, {}, kept)
+            r.atom = self.puller.rebuilt(r.atom, {}, kept)
             if r.dest.kind == "temp":
                 self.puller.temps[r.dest.index].atom = r.atom
             self._add_temps(roots)
@@ -257,30 +299,6 @@ class _Planner:
             r.own = True
             read = {a.source.index for a in walk(r.atom) if a.source is not None and a.source.kind == "temp"}
             todo += [made[i] for i in read & made.keys() if not made[i].own]
-
-    def _rebuilt(self, a: Atom, done: dict[Atom, Atom], rule: Callable[[Atom], Atom | None]) -> Atom:
-        if a in done:
-            return done[a]
-        new = rule(a)
-        if new is None and a.args:
-            args = tuple(self._rebuilt(x, done, rule) for x in a.args)
-            if all(x is y for x, y in zip(args, a.args, strict=True)):
-                new = a
-            elif a.op == "reduce":
-                raise RefusedError("a reduction of a sum of products", write=instead.OUTSIDE)
-            elif a.op == "fold":
-                (loop,) = a.access
-                assert isinstance(loop, LoopAxis)
-                new = self.puller.fold(a.kind, args[0], loop, a.node)
-            elif a.op == "pick":
-                assert a.source is not None
-                assert a.source.value is not None
-                assert a.node is not None
-                new = self.puller.pick(a.source.value, a.access, args[0], a.node)
-            else:
-                new = self.puller.elementwise(a.op, a.dtype, args, a.node)
-        done[a] = a if new is None else new
-        return done[a]
 
     # -- order
 
@@ -337,10 +355,6 @@ def _leaves(a: Atom, uses: Counter[Atom]) -> Iterator[Atom]:
             yield from _leaves(x, uses)
         else:
             yield x
-
-
-def _products(a: Atom) -> set[tuple[Atom, Value]]:
-    return {(t.row, t.matrix.value) for x in walk(a) for t in x.terms} if a.has_dot else set()
 
 
 class _Union:

@@ -12,18 +12,18 @@ from lstm_ir.backends.kernels.body import instead, sums
 from lstm_ir.backends.kernels.body.access import (
     Access,
     ColumnAxis,
-    CutTurns,
     LoopAxis,
     PickedAxis,
     PieceBoundaryError,
     RefusedError,
 )
-from lstm_ir.backends.kernels.body.atoms import Atom, Matrix, MemorySource, ProductTerm, Temp
+from lstm_ir.backends.kernels.body.atoms import Atom, Matrix, MemorySource, ProductTerm
 from lstm_ir.backends.kernels.body.by_others import BY_OTHERS
+from lstm_ir.backends.kernels.body.expressions import COSTLY, Expressions
 from lstm_ir.backends.kernels.body.forms import ProductForms
 from lstm_ir.backends.kernels.body.hoisting import Projection
 from lstm_ir.backends.kernels.body.kept_numbers import KeptNumbers
-from lstm_ir.ir.dims import Dim, Expr
+from lstm_ir.backends.kernels.body.meeting_rows import MeetingRows, over_rows_alone
 from lstm_ir.ir.graph import Graph, Node, Value, make, topological
 from lstm_ir.ir.literals import splat
 from lstm_ir.ir.location import at
@@ -31,128 +31,26 @@ from lstm_ir.ir.opdef import Trait
 from lstm_ir.ir.types import DType, Shape
 from lstm_ir.ops.primitive.linear import free_axes
 
-COSTLY = frozenset((
-    "divide", "remainder", "power", "exponential", "exponential_minus_one", "log", "log_plus_one", "erf", "logistic",
-    "tanh", "sine", "cosine", "sqrt", "rsqrt", "atan2",
-))  # fmt: skip
-"""Ops of which a number that a loop of the kernel reads again and again is kept."""
-
 _MOVES = {"broadcast_in_dim": ac.through_broadcast, "slice": ac.through_slice, "transpose": ac.through_transpose}
 
 
-@dataclass(eq=False)
-class Puller:
+@dataclass(eq=False, kw_only=True)
+class Puller(Expressions):
     """Follows results backward through one body."""
 
     body: Graph
     sources: dict[Value, MemorySource | None]  # parameters; None is the step number
-    invariant: set[Value]
-    rows: Dim  # of every result
-    row_axis: int  # of values with two axes or more
     hoist: bool  # products of scanned rows are made before the loop
     forms: ProductForms
     decided: frozenset[Node]  # whose values are compared, or rounded
     projections: list[Projection] = field(default_factory=list)
-    temps: list[Temp] = field(default_factory=list)
     numbers: KeptNumbers = field(init=False)
-    cuts: dict[Expr, CutTurns] = field(default_factory=dict)
     rows_of: set[Value] = field(default_factory=set)  # sums whose rows are being pulled for one of their elements
-    _atoms: dict[Any, Atom] = field(default_factory=dict)
     _pulled: dict[Any, Atom | RefusedError] = field(default_factory=dict)
-    _temp_of: dict[Any, Temp] = field(default_factory=dict)
-    _turned: dict[tuple[Value, int], Value] = field(default_factory=dict)
     _reshapes: dict[tuple[Value, Shape], Value] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.numbers = KeptNumbers(self.temps)
-
-    # -- making atoms
-
-    def elementwise(self, op: str, dtype: DType, args: tuple[Atom, ...], node: Node | None) -> Atom:
-        """An elementwise op over atoms."""
-        attrs = () if node is None else tuple(sorted((k, str(v)) for k, v in node.attrs.items()))
-        return self._intern(
-            (op, dtype, args, attrs), op, dtype, args=args, node=node,
-            rows=any(a.rows for a in args), cols=any(a.cols for a in args), loops=_loops(args),
-            phase=max((a.phase for a in args), default=0), has_dot=any(a.has_dot for a in args),
-        )  # fmt: skip
-
-    def load(self, source: MemorySource, access: Access, dtype: DType) -> Atom:
-        """An element of memory."""
-        if any(isinstance(a, ColumnAxis) for a in access[:-1]):
-            if source.kind != "value" or source.value is None:
-                raise RefusedError("columns that are not the last axis in memory", source.value, instead.COLUMNS_LAST)
-            value, access = self.columns_last(source.value, access)
-            source = replace(source, value=value)
-        if source.kind == "carry" and self.rows != 1 and (not access or access[self._row_axis(access)] != ac.ROW):
-            # Rows are shared out to workgroups that do not wait for each other; a single number has no rows.
-            raise RefusedError("a row reads another row's carry", write=instead.MIXED_ROWS)
-        phase = self.temps[source.index].atom.phase + 1 if source.kind == "temp" else 0
-        return self._intern(
-            ("load", source, access), "load", dtype, source=source, access=access, phase=phase,
-            rows=any(isinstance(a, ac.RowAxis) for a in access),
-            cols=any(isinstance(a, ColumnAxis) for a in access), loops=ac.loops_of(access),
-        )  # fmt: skip
-
-    def columns_last(self, v: Value, access: Access) -> tuple[Value, Access]:
-        """A value that does not change, transposed before the loop so that the columns are its last axis."""
-        i = next((i for i, at in enumerate(access) if isinstance(at, ColumnAxis)), len(access) - 1)
-        if i == len(access) - 1:
-            return v, access
-        order = (*(k for k in range(v.rank) if k != i), i)
-        turned = self._turned.get((v, i))
-        if turned is None:
-            turned = self._turned[v, i] = ops.transpose(v, order)
-            self.invariant.add(turned)
-        return turned, tuple(access[k] for k in order)
-
-    def pick(self, table: Value, access: Access, index: Atom, node: Node) -> Atom:
-        """An element of a table that does not change; `index` says which on the axis that is picked."""
-        table, access = self.columns_last(table, access)
-        source = MemorySource("value", 0, table)
-        return self._intern(
-            ("pick", source, access, index), "pick", table.dtype, source=source, access=access, args=(index,),
-            rows=index.rows or ac.ROW in access, cols=any(isinstance(a, ColumnAxis) for a in access), node=node,
-            phase=index.phase, has_dot=index.has_dot, loops=ac.loops_of((*access, *index.loops)),
-        )  # fmt: skip
-
-    def fold(self, kind: str, inner: Atom, loop: LoopAxis, node: Node | None = None) -> Atom:
-        """The sum, or the extreme, of what a loop inside of the kernel makes."""
-        return self._intern(
-            ("fold", kind, inner, loop), "fold", inner.dtype, args=(inner,), access=(loop,), kind=kind, node=node,
-            rows=inner.rows, cols=inner.cols, phase=inner.phase, has_dot=True,
-            loops=tuple(at for at in inner.loops if at.level != loop.level),
-        )  # fmt: skip
-
-    def reduction(self, op: str, inner: Atom, width: int, node: Node) -> Atom:
-        """A number for each row: over `width` columns."""
-        return self._intern(
-            (op, inner, width), "reduce", inner.dtype, args=(inner,), rows=True, phase=inner.phase,
-            width=width, kind=op, node=node, loops=inner.loops,
-        )  # fmt: skip
-
-    def _row_axis(self, access: Access) -> int:
-        return self.row_axis % len(access) if len(access) > 1 else 0
-
-    def splat(self, number: float, dtype: DType) -> Atom:
-        """A number."""
-        return self._intern(("splat", repr(number), dtype), "splat", dtype, number=number)
-
-    def dot(self, terms: tuple[ProductTerm, ...], dtype: DType) -> Atom:
-        """A sum of products."""
-        masks = [t.mask for t in terms if t.mask is not None]
-        phase = max(0, *(t.row.phase for t in terms), *(m.phase for m in masks))
-        return self._intern(
-            ("dot", terms, dtype), "dot", dtype, terms=terms, phase=phase, cols=True, rows=True, has_dot=True
-        )
-
-    def temp(self, atom: Atom, width: int) -> Temp:
-        """Scratch memory for a computed row."""
-        found = self._temp_of.get((atom, width))
-        if found is None:
-            found = self._temp_of[atom, width] = Temp(len(self.temps), atom, width, atom.loops)
-            self.temps.append(found)
-        return found
 
     def _kept(self, number: Atom) -> Atom:
         """A number that a loop of a named size counts, as one that is computed once for each turn."""
@@ -161,32 +59,6 @@ class Puller:
         temp = self.temp(number, 0)
         self.numbers.add(temp)
         return self.temp_load(temp)
-
-    def cut(self, turns: Dim, size: Dim) -> Dim:
-        """A name for `turns`, moved between 0 and `size`: which of them come first depends on the call."""
-        wanted = CutTurns(turns, size)
-        for known, c in self.cuts.items():
-            if c == wanted:
-                return known
-        if len(self.cuts) == ac.MAX_CUTS:
-            raise RefusedError(
-                f"more than {ac.MAX_CUTS} joins whose order depends on the call's sizes", None, instead.NUMBERS
-            )
-        made = Expr((((f"cut {len(self.cuts)}",), 1),))  # no user's name
-        self.cuts[made] = wanted
-        return made
-
-    def temp_load(self, temp: Temp) -> Atom:
-        """The element of a computed row at this place."""
-        return self.load(MemorySource("temp", temp.index), temp.access, temp.atom.dtype)
-
-    def _intern(self, key: Any, op: str, dtype: DType, **rest: Any) -> Atom:
-        found = self._atoms.get(key)
-        if found is None:
-            found = self._atoms[key] = Atom(op, dtype, **rest)
-        return found
-
-    # -- pulling
 
     def pull(self, v: Value, access: Access, width: int) -> Atom:
         """The atom at `access` of `v`; the column window has `width` columns."""
@@ -225,16 +97,32 @@ class Puller:
         if Trait.elementwise in v.node.op.traits:
             if v.op in COSTLY and (found := sums.by_row(self, v, access)) is not None:
                 return found
-            args = tuple(self.pull(x, access, width) for x in v.node.inputs)
+            args = self.beside(tuple(self.pull(x, access, width) for x in v.node.inputs), width)
             made = self.elementwise(v.op, v.dtype, args, v.node)
             return self._kept(made) if v.op in COSTLY else made
-        if v.op == "dot_general":
-            return self._product(v, access, width)
-        if v.op in sums.REDUCTIONS:
-            return sums.reduced(self, v, access, width)
+        if v.op == "dot_general" or v.op in sums.REDUCTIONS:
+            return self._summed(v, access, width)
         if v.op == "gather":
             return self._gather(v, access, width)
         raise RefusedError("the kernel generator does not have this op", v, instead.of_op(v.op))
+
+    def _summed(self, v: Value, access: Access, width: int) -> Atom:
+        """A product, or a reduction, which may be over the rows."""
+        if self.meeting is not None:
+            alone = self._over_rows_alone(v, self.meeting)
+            if alone is not v:
+                return self.pull(alone, access, width)
+            if v.op != "dot_general" and self.meeting.axis(v.node.inputs[0]) in v.node.attrs["dimensions"]:
+                self.meeting.met = True
+                return sums.over_rows(self, v, access, width)
+        return self._product(v, access, width) if v.op == "dot_general" else sums.reduced(self, v, access, width)
+
+    def _over_rows_alone(self, v: Value, rows: MeetingRows) -> Value:
+        """The value, or another one in which a reduction is over rows alone; made once."""
+        if (v, 0) not in self.turned:
+            made = over_rows_alone(v, rows)
+            self.turned[v, 0] = v if made is None else made
+        return self.turned[v, 0]
 
     def _reshaped(self, v: Value, access: Access, width: int) -> Atom:
         """An element before a reshape; where that mixes rows with columns, of what the op below it takes, reshaped."""
@@ -252,7 +140,7 @@ class Puller:
 
     def _before_op(self, v: Value) -> Value | None:
         """A reshape moved before an elementwise op, as random bits are counted along one axis."""
-        found = self._turned.get((v, 0))
+        found = self.turned.get((v, 0))
         if found is None:
             (x,) = v.node.inputs
             with at(v.node.loc):
@@ -265,7 +153,7 @@ class Puller:
                     found = make(x.node.op, *parts, **x.node.attrs).values[0]
                 else:
                     return None
-            self._turned[v, 0] = found
+            self.turned[v, 0] = found
         return found
 
     def _reshape(self, v: Value, shape: Shape) -> Value:
@@ -378,10 +266,10 @@ class Puller:
 
     def _by_others(self, v: Value) -> Value:
         """What other ops make of it, once."""
-        found = self._turned.get((v, 0))
+        found = self.turned.get((v, 0))
         if found is None:
             with at(v.node.loc):
-                found = self._turned[v, 0] = BY_OTHERS[v.op](v)
+                found = self.turned[v, 0] = BY_OTHERS[v.op](v)
             self._adopt(found)
         return found
 
@@ -439,7 +327,3 @@ def _places(n: Node, access: Access) -> tuple[dict[int, Any], dict[int, Any]]:
 
 def _shifted(access: Access, by: int) -> Access:
     return tuple(ColumnAxis(at.start + by) if isinstance(at, ColumnAxis) else at for at in access)
-
-
-def _loops(args: tuple[Atom, ...]) -> tuple[LoopAxis, ...]:
-    return ac.loops_of([at for a in args for at in a.loops])

@@ -15,6 +15,7 @@ from typing import Any, Protocol
 from lstm_ir.backends.kernels.body import instead
 from lstm_ir.backends.kernels.body.access import (
     MAX_LEADING,
+    ROW,
     Access,
     ColumnAxis,
     Index,
@@ -25,6 +26,7 @@ from lstm_ir.backends.kernels.body.access import (
     leading_indices,
 )
 from lstm_ir.backends.kernels.body.atoms import Atom, MemorySource, Temp
+from lstm_ir.backends.kernels.body.meeting_rows import PAIRS
 from lstm_ir.ir.dims import Dim
 from lstm_ir.ir.graph import Node, Value
 from lstm_ir.ir.types import DType
@@ -45,6 +47,9 @@ class AtomMaker(Protocol):
     def elementwise(self, op: str, dtype: DType, args: tuple[Atom, ...], node: Node | None) -> Atom:
         """An elementwise op."""
 
+    def beside(self, args: tuple[Atom, ...], width: int) -> tuple[Atom, ...]:
+        """Of each row and of all."""
+
     def load(self, source: MemorySource, access: Access, dtype: DType) -> Atom:
         """An element of memory."""
 
@@ -53,6 +58,9 @@ class AtomMaker(Protocol):
 
     def reduction(self, op: str, inner: Atom, width: int, node: Node) -> Atom:
         """Over columns."""
+
+    def over_rows(self, kind: str, inner: Atom, width: int, node: Node) -> Atom:
+        """Over all rows."""
 
     def cut(self, turns: Dim, size: Dim) -> Dim:
         """Some of the turns of a loop."""
@@ -79,6 +87,17 @@ def reduced(p: AtomMaker, v: Value, access: Access, width: int) -> Atom:
     return _total(p, v, v.op, access, width, sizes, element, columns)
 
 
+def over_rows(p: AtomMaker, v: Value, access: Access, width: int) -> Atom:
+    """Over the rows alone; for no row, whose own place would be another one."""
+    (x,), (axis,) = v.node.inputs, v.node.attrs["dimensions"]
+    _check(v)
+    if ROW in access:
+        raise RefusedError(PAIRS, v, instead.MIXED_ROWS)
+    if v.node in p.decided and (one := _of_row(p, v, access)) is not None:
+        return one
+    return p.over_rows(v.op, p.pull(x, (*access[:axis], ROW, *access[axis:]), width), width, v.node)
+
+
 def product(p: AtomMaker, v: Value, access: Access, width: int, places: tuple[dict[int, Any], dict[int, Any]]) -> Atom:
     """A product of two values that both change, or whose matrix differs between rows, or with one column.
 
@@ -92,7 +111,7 @@ def product(p: AtomMaker, v: Value, access: Access, width: int, places: tuple[di
     def term(known: Sequence[Index], size: int) -> Atom:
         at = [dict(side) | dict(zip(one, known, strict=True)) for side, one in zip(places, axes, strict=True)]
         pair = tuple(p.pull(x, tuple(i[k] for k in range(x.rank)), size) for x, i in zip(operands, at, strict=True))
-        return p.elementwise("multiply", v.dtype, pair, None)
+        return p.elementwise("multiply", v.dtype, p.beside(pair, size), None)
 
     return _total(p, v, "reduce_sum", access, width, sizes, term, range(len(sizes)))
 

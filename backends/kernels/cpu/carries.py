@@ -25,7 +25,9 @@ class VectorCarries(Carries):
         """Row by row; numbers, one for each row, are no vectors."""
         t = self.t
         with ExitStack() as nest:
-            row = nest.enter_context(t.loop(self.low, self.high, t.index(1)))
+            common = self.plan.meet and not any(isinstance(a, RowAxis) for a in access)
+            bounds = (t.index(0), t.index(1)) if common else (self.low, self.high)
+            row = nest.enter_context(t.loop(*bounds, t.index(1)))
             counted = {
                 at.level: nest.enter_context(t.loop(t.index(0), t.extent(at.size), t.index(1)))
                 for at in loops_of(access)

@@ -22,12 +22,12 @@ from lstm_ir.backends.kernels.text.steps import TimeStep
 from lstm_ir.backends.kernels.text.text import Text, scalar_type
 from lstm_ir.ir.graph import Value
 
-_TOGETHER = ("dot", "reduce", "fold", "pick")
+_TOGETHER = ("dot", "reduce", "fold", "over_rows", "pick")
 
 
 def apart(plan: LoopPlan) -> bool:
     """Whether every column of every component keeps to itself, and a step's rows are few enough to go by columns."""
-    if plan.temps or not plan.carries or plan.loop.length == 1 or plan.ending or not isinstance(plan.rows, int):
+    if plan.temps or not plan.carries or plan.loop.length == 1 or plan.one_chunk or not isinstance(plan.rows, int):
         return False
     tensors = (*plan.carries, *plan.scanned, *plan.stacked)
     if any(not v.type.is_static or _bytes(v) > COLUMN_BYTES for v in tensors):

@@ -156,7 +156,7 @@ class Dispatch(LoopCall):
     def _scratch(self, memories: dict[MemorySource, Memory], groups: Make) -> Scratch:
         """Memory of carries, temporary rows and what is made before the steps; flags."""
         plan = self.plan
-        kept = {MemorySource("carry", i): ScratchRows(self._twice(p.type)) for i, p in enumerate(plan.carries)}
+        kept = {MemorySource("carry", i): ScratchRows(self._twice(i, p.type)) for i, p in enumerate(plan.carries)}
         kept |= {MemorySource("temp", temp.index): self._rows(temp) for temp in plan.temps}
         memories |= {MemorySource("words", m.index): r.read for m, r in kept.items() if r.read is not None}
         before = [ScratchRows(p.plan.node.types[0], p.read) for p in self.prologues]
@@ -195,17 +195,18 @@ class Dispatch(LoopCall):
         counts = [at.room for at in temp.loops]
         before, width = (counts, (whole,)) if temp.width else (counts[:-1], tuple(counts[-1:]))
         members = (most_members(self.plan, self.schedule),) if temp.index in self.plan.own_temps else ()
-        t = TensorType((*members, *before, self.plan.rows, *width), temp.atom.dtype)
+        rows = () if temp.common else (self.plan.rows,)
+        t = TensorType((*members, *before, *rows, *width), temp.atom.dtype)
         if temp.atom.dtype is not DType.i8 or not temp.width:
             return ScratchRows(t)
         sizes = tuple(d if isinstance(d, int) else self.size(d) for d in t.shape[:-1])
         return ScratchRows(t, Memory(f"%m_words{temp.index}", "i32", (*sizes, whole // WORD)))
 
-    def _twice(self, t: TensorType) -> TensorType:
+    def _twice(self, i: int, t: TensorType) -> TensorType:
         """Memory of a carry: two of it, its rows padded to whole vectors."""
         if not t.rank:
             return t.with_shape((2,))
         last = t.shape[-1]
-        wide = isinstance(last, int) and (t.rank > 1 or last != self.plan.rows)
+        wide = isinstance(last, int) and (t.rank > 1 or last != self.plan.rows or i in self.plan.common_carries)
         shape = (*t.shape[:-1], self._padded(int(last)) if wide else last)  # type: ignore[arg-type]
         return t.with_shape((2, *shape))

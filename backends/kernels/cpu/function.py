@@ -13,6 +13,7 @@ from lstm_ir.backends.kernels.body.atoms import MemorySource
 from lstm_ir.backends.kernels.body.plan import Component, KLoop, LoopPlan, Sweep, walk
 from lstm_ir.backends.kernels.call.packing import Packed
 from lstm_ir.backends.kernels.cpu.carries import VectorCarries
+from lstm_ir.backends.kernels.cpu.chains import chains, shared
 from lstm_ir.backends.kernels.cpu.columns import ColumnLoop
 from lstm_ir.backends.kernels.cpu.ending import until_ended
 from lstm_ir.backends.kernels.cpu.prologue import Prologue
@@ -131,8 +132,8 @@ class CpuLoopKernel:
             self._columns(c, RowRange(low, high), member)
             return
         team = Team(t, args.counters, group, member, args.members, args.relax)
-        shared = [s for s in c.sweeps if not s.own]
-        work = [work_of(s, args.tiles[s], t.lanes) for s in shared]
+        found = chains(self.plan, c, args.tiles)
+        work = [work_of(s, args.tiles[s], t.lanes) for s, *_ in shared(found)]
         mine = [p for p in args.prologues if p.owner is c]
         team.begin(work, [w for p in mine for w in p.work(t.lanes)])
         carries = VectorCarries(t, self.plan, args.memories, c, low, high)
@@ -145,15 +146,17 @@ class CpuLoopKernel:
         def write(step: TimeStep) -> None:
             e = step.evaluator(t, self.plan, args.memories, self._rows(c, step, member))
             turns = self._turns(c, step)
-            for sweep in c.sweeps:
-                block = self._block(e, sweep, args.tiles[sweep], args.packed, turns)
-                if sweep.own:
-                    count = work_of(sweep, args.tiles[sweep], t.lanes).blocks
+            number = 0
+            for chain in found:
+                blocks = [self._block(e, s, args.tiles[s], args.packed, turns) for s in chain]
+                if chain[0].own:
+                    count = work_of(chain[0], args.tiles[chain[0]], t.lanes).blocks
                     with t.loop(t.index(0), t.index(count), t.index(1)) as at:
-                        block.write(Turn(at, at, RowRange(low, high)))
+                        self._write(blocks, Turn(at, at, RowRange(low, high)))
                     continue
-                with team.blocks(shared.index(sweep), step.at, step.parity, RowRange(low, high)) as turn:
-                    block.write(turn)
+                with team.blocks(number, step.at, step.parity, RowRange(low, high)) as turn:
+                    self._write(blocks, turn)
+                number += 1
 
         if ending is None:
             with t.loop(t.index(0), team.steps(self.steps), t.index(1)) as s:
@@ -167,6 +170,12 @@ class CpuLoopKernel:
                 carries.zero_rest(ran, args.length)
         if args.stays:
             team.leave()
+
+    def _write(self, blocks: list[Block], turn: Turn) -> None:
+        """One block of each sweep of a chain."""
+        once = RowRange(self.t.index(0), self.t.index(1))
+        for block in blocks:
+            block.write(turn._replace(rows=once) if block.sweep.common else turn)
 
     def _columns(self, c: Component, rows: RowRange, member: TextOperand) -> None:
         """A member's blocks of columns, through all steps."""

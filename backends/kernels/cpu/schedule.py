@@ -9,6 +9,7 @@ from lstm_ir.backends.kernels.body.access import ROW, RefusedError
 from lstm_ir.backends.kernels.body.atoms import Atom
 from lstm_ir.backends.kernels.body.forms import ProductForms
 from lstm_ir.backends.kernels.body.plan import LoopPlan, Sweep, walk
+from lstm_ir.backends.kernels.cpu.chains import alike
 from lstm_ir.backends.kernels.cpu.columns import apart, vectors
 from lstm_ir.backends.kernels.cpu.machine import (
     COLUMNS,
@@ -57,7 +58,7 @@ def product_forms(target: TargetInfo) -> ProductForms:
     and products of int8."""
     baseline = target.triple.startswith("x86_64") and target.vector_bits < 256
     narrow = {DType.bf16, DType.i8} if baseline else {DType.bf16, DType.f16, DType.i8}
-    return ProductForms(frozenset(narrow), True, row_offset(target))
+    return ProductForms(frozenset(narrow), True, True, row_offset(target))
 
 
 def hoists(n: Node) -> bool | None:
@@ -88,23 +89,25 @@ def choose(plan: LoopPlan, target: TargetInfo, helpers: bool = False, most_rows:
     sweeps = [s for c in plan.components for s in c.sweeps]
     atoms = [a for s in sweeps for r in s.roots for a in walk(r.atom)]
     lanes = max(1, target.vector_bits // widest_bits(atoms))
-    tiles = {s: _tile(s, plan, lanes, target, most_rows) for s in sweeps}
+    tiles = alike(plan, {s: _tile(s, plan, lanes, target, most_rows) for s in sweeps})
     shown = " ".join(f"{t.tallest}x{t.q}x{len(s.dots)}x{lanes}" for s, t in tiles.items() if s.dots)
     panel = 0
-    if plan.loop.length == 1 and not plan.carries:
+    if plan.loop.length == 1 and not plan.carries and not plan.meet:
         panel = _panel(sweeps, tiles, target)
     # A matrix of which each member reads a part may stay in their caches, and few rows always do.
     columns = panel > 0 and helpers and isinstance(plan.rows, int) and plan.rows <= COLUMNS
     if columns:
         panel = 0
-    share = any(s.dots for s in sweeps) and not panel
+    share = (any(s.dots for s in sweeps) or plan.meet) and not panel
     where = "hoisted" if plan.projections else "folded"
     products = f", tile {shown}" if shown else ""
     note = f"{where} projection{products}" if shown or plan.projections else "no products"
+    if plan.meet:
+        note = f"{note}, all rows together"
     if apart(plan):
         tiles = {s: Tile(vectors(s, lanes)) for s in sweeps}
         return LoopSchedule(lanes, tiles, False, 0, f"{note}, by columns", apart=True)
-    resident = 0 if share or panel or plan.ending else _resident(plan, target)
+    resident = 0 if share or panel or plan.one_chunk else _resident(plan, target)
     few = most_rows is not None and most_rows < FOLD_ROWS
     return LoopSchedule(lanes, tiles, share, panel, note, columns, resident=resident, few=few)
 
@@ -149,18 +152,19 @@ def widest_bits(atoms: list[Atom]) -> int:
 
 
 def _tile(s: Sweep, plan: LoopPlan, lanes: int, target: TargetInfo, most_rows: int | None) -> Tile:
+    rows = 1 if s.common else plan.rows
     if not s.dots:
-        return Tile(1, parts=_parts(plan.rows, Tile(1).blocks(s.width, lanes)))
+        return Tile(1, parts=_parts(rows, Tile(1).blocks(s.width, lanes)))
     if len({d.dtype for d in s.dots}) > 1:
         raise RefusedError("products of two element types in one sweep", write=instead.ONE_DTYPE)
     m, gates = machine(target), len(s.dots)
     q = _vectors(gates // max(len(k.rows) for k in s.loops), Tile(1).blocks(s.width, lanes))
     held = gates * q * lanes * s.dots[0].dtype.bits // 8  # bytes of a row's sums
-    parts = _parts(plan.rows, Tile(q).blocks(s.width, lanes))
+    parts = _parts(rows, Tile(q).blocks(s.width, lanes))
     room = max(1, STACK // held)
-    shapes = _shapes(m, plan, _Products(s, q), room if most_rows is None else min(room, most_rows), parts)
+    shapes = _shapes(m, rows, _Products(s, q), room if most_rows is None else min(room, most_rows), parts)
     tallest = shapes[0].rows
-    ahead = m.ahead and plan.rows != tallest and _bytes_of_step(plan) > PREFETCH_L2 * target.l2_bytes
+    ahead = m.ahead and rows != tallest and _bytes_of_step(plan) > PREFETCH_L2 * target.l2_bytes
     group = tallest * max(1, min(PREFETCH_TILES, STACK // held // tallest)) if ahead else tallest
     return Tile(q, shapes, group, m.tiles_of_chunk * tallest, ahead, parts)
 
@@ -221,9 +225,8 @@ class _Products:
         return sum(rows * self.alike * w for part in parts for w in part) / sum(loads)
 
 
-def _shapes(m: Machine, plan: LoopPlan, p: _Products, max_rows: int, parts: int) -> tuple[Shape, ...]:
+def _shapes(m: Machine, rows: Dim, p: _Products, max_rows: int, parts: int) -> tuple[Shape, ...]:
     """Tiles by height: the tallest has the most products per load, the others take the rest."""
-    rows = plan.rows
     heights = [n for n in m.heights if n <= max_rows]
     registers = m.registers - (m.spare if p.in_words else 0)
     best = max(heights, key=lambda n: p.per_load(n, registers))

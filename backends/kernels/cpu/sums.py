@@ -9,7 +9,7 @@ of a block would wait for them, and the others would leave L3 idle.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from lstm_ir.backends.kernels.body.atoms import Atom
@@ -52,6 +52,10 @@ class Tile:
     def tallest(self) -> int:
         """Rows of the tallest tile."""
         return self.shapes[0].rows
+
+    def whole(self, q: int) -> Tile:
+        """Blocks of so many vectors, whose rows stay together."""
+        return replace(self, q=q, parts=1)
 
     def blocks(self, width: int, lanes: int) -> int:
         """Blocks of a sweep's columns; numbers, of width 0, are one."""

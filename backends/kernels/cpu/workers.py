@@ -7,9 +7,10 @@ from collections.abc import Callable
 from iree.compiler import ir
 
 from lstm_ir.backends.emit.emitter import Emitter
-from lstm_ir.backends.kernels.body.plan import Component, LoopPlan
+from lstm_ir.backends.kernels.body.plan import Component, LoopPlan, Sweep, walk
 from lstm_ir.backends.kernels.call.call import insert_first, module_of_insertion
 from lstm_ir.backends.kernels.cpu import machine
+from lstm_ir.backends.kernels.cpu.chains import chains, shared
 from lstm_ir.backends.kernels.cpu.schedule import LoopSchedule
 from lstm_ir.backends.kernels.cpu.team import Work
 from lstm_ir.backends.kernels.cpu.tile import work_of
@@ -59,7 +60,7 @@ def grid(
     least = _least(schedule)
     most = arith("maxui", arith("divui", rows, const(least)), one)
     # Members of one team look at the flags of all rows.
-    chunks = one if schedule.columns or schedule.few or plan.ending else arith("minui", each, most)
+    chunks = one if schedule.columns or schedule.few or plan.one_chunk else arith("minui", each, most)
     if schedule.panel:
         chunks = arith("maxui", chunks, arith("ceildivui", rows, const(schedule.panel)))
     if schedule.resident:  # as many for each worker
@@ -78,7 +79,7 @@ def grid(
     pair = arith("minui", const(2), arith("divui", work, const(machine.PAIR_FLOPS)))
     chosen = e.options.thresholds.shared_step
     useful = arith("maxui", pair, arith("divui", work, const(chosen if chosen is not None else machine.SHARE_FLOPS)))
-    steps = [work_of_component(c, schedule) for c in plan.components]
+    steps = [work_of_component(plan, c, schedule) for c in plan.components]
     blocks = max((sum(w.blocks for w in sweeps) for sweeps in steps), default=1)
     members = arith("minui", left, arith("minui", const(blocks), useful))
     return chunks, arith("maxui", members, one)
@@ -103,14 +104,14 @@ def most_teams(plan: LoopPlan, schedule: LoopSchedule, rows: int) -> int | None:
     """Teams of all components, however many workers there are, where a call has at most so many rows."""
     if schedule.panel:
         return None
-    return len(plan.components) * (1 if plan.ending or schedule.few else max(1, rows // _least(schedule)))
+    return len(plan.components) * (1 if plan.one_chunk or schedule.few else max(1, rows // _least(schedule)))
 
 
 def most_members(plan: LoopPlan, schedule: LoopSchedule) -> int:
     """Members of a team, however many workers there are: as `grid` bounds them."""
     if not schedule.share:
         return 1
-    return max(max(1, sum(w.blocks for w in work_of_component(c, schedule))) for c in plan.components)
+    return max(max(1, sum(w.blocks for w in work_of_component(plan, c, schedule))) for c in plan.components)
 
 
 def _least(schedule: LoopSchedule) -> int:
@@ -119,22 +120,33 @@ def _least(schedule: LoopSchedule) -> int:
 
 
 def work_of_step(plan: LoopPlan) -> int:
-    """Multiplications and additions of one row in one step, of the largest component."""
+    """Multiplications and additions of one row in one step, of the largest component; where rows meet, all ops: one
+    chunk has all rows."""
     return max(
-        (sum(2 * s.width * k.length * len(k.gates) for s in c.sweeps for k in s.loops) for c in plan.components),
+        (
+            sum(2 * s.width * k.length * len(k.gates) for s in c.sweeps for k in s.loops)
+            + (sum(_ops(s) for s in c.sweeps) if plan.meet else 0)
+            for c in plan.components
+        ),
         default=0,
     )
 
 
-def work_of_component(c: Component, schedule: LoopSchedule) -> list[Work]:
-    """What a team shares out in one step, sweep by sweep."""
-    return [work_of(s, schedule.tiles[s], schedule.lanes) for s in c.sweeps if not s.own]
+def _ops(s: Sweep) -> int:
+    """Elementwise ones of a row, and those of sums over rows."""
+    return max(1, s.width) * len({a for r in s.roots for a in walk(r.atom) if a.args})
+
+
+def work_of_component(plan: LoopPlan, c: Component, schedule: LoopSchedule) -> list[Work]:
+    """What a team shares out in one step, chain by chain."""
+    found = shared(chains(plan, c, schedule.tiles))
+    return [work_of(s, schedule.tiles[s], schedule.lanes) for s, *_ in found]
 
 
 def flags_needed(plan: LoopPlan, schedule: LoopSchedule, before: list[Work]) -> int:
     """Flags of a team: the count, those of the first and last copy, one for each piece of a step,
     and of what comes `before` the steps, how many members have come, and how many have left."""
-    steps = [work_of_component(c, schedule) for c in plan.components]
+    steps = [work_of_component(plan, c, schedule) for c in plan.components]
     return 5 + max((pieces(w) for w in steps), default=0) + pieces(before)
 
 

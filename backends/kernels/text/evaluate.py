@@ -104,6 +104,8 @@ class Evaluator:
             return self._reduce(a, place, known)
         if a.op == "fold":
             return self._fold(a, place, sums, known)
+        if a.op == "over_rows":
+            return self._over_rows(a, place, known)
         if a.op == "pick":
             return self._picked(a, known[a.args[0]], place)
         wide = _is_wide(a, place)
@@ -167,6 +169,20 @@ class Evaluator:
         t.close([self.folded(a, total, v)], [kind])
         return out
 
+    def _over_rows(self, a: Atom, place: ElementPlace, known: dict[Atom, TextOperand]) -> TextOperand:
+        """Row after row, in order; what is common to all rows is computed before."""
+        t, (inner,), (rows,) = self.t, a.args, a.access
+        assert isinstance(rows, LoopAxis)
+        for x in order(inner):
+            if not x.rows and x not in known:
+                known[x] = self._one(x, place, None, known)
+        start, kind = self.fold_start(a)
+        row, (total,), (out,) = t.carried(t.index(0), t.extent(rows.size), t.index(1), [start], [kind])
+        same = {x: v for x, v in known.items() if not x.rows}
+        v = self.value(inner, replace(place, row=row), a.cols, None, same)
+        t.close([self.folded(a, total, v)], [kind])
+        return out
+
     def _reduce(self, a: Atom, place: ElementPlace, known: dict[Atom, TextOperand]) -> TextOperand:
         """A loop over the columns with a vector of partial results, then across its lanes."""
         t, (inner,) = self.t, a.args
@@ -208,11 +224,11 @@ def _is_wide(a: Atom, place: ElementPlace) -> bool:
 
 def _here(a: Atom) -> tuple[Atom, ...]:
     """What an atom needs at its place."""
-    return () if a.op in ("dot", "reduce", "fold") else a.args
+    return () if a.op in ("dot", "reduce", "fold", "over_rows") else a.args
 
 
 def order(root: Atom, needs: Callable[[Atom], Iterable[Atom]] = _here) -> list[Atom]:
-    """The atom's operands before it; by `_here` products, reductions and folds are leaves."""
+    """The atom's operands before it; by `_here` products, reductions and folds, also over rows, are leaves."""
     out: list[Atom] = []
     seen: set[Atom] = set()
     stack: list[tuple[Atom, bool]] = [(root, False)]

@@ -17,7 +17,7 @@ from lstm_ir.backends.kernels.body import instead
 from lstm_ir.backends.run.devices import resolve
 
 PLACE = re.compile(r"[\w.]+\.py:\d+( <- [\w-]+)*")
-NOT_WRITTEN = {"ONE_DTYPE", "CONVERT_BEFORE", "FOLD_AXES"}  # of GPUs: the CPU has kernels for these
+NOT_WRITTEN = {"ONE_DTYPE", "CONVERT_BEFORE", "FOLD_AXES", "KNOWN_END"}  # of GPUs: the CPU has kernels for these
 
 
 def notes(graph: li.Graph, target: str = "cpu:x86-64-v3") -> list[str]:

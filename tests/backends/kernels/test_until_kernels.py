@@ -75,18 +75,6 @@ def test_weights_of_fewer_bits(word: str, seed: int) -> None:
             np.testing.assert_allclose(got["h"], want["h"], atol=0.1)
 
 
-def test_the_flag_of_all_rows_needs_a_loop() -> None:
-    """A sum over the rows is no kernel's; the reason says so, and the numbers are right."""
-    x = li.input("x", (9, 3, 5))
-    h, n = li.scan(
-        lambda h, r: (h + r, None), li.zeros((3, 5)), x, until=lambda h, y: li.sum(h) > 4.0
-    )[::2]  # fmt: skip
-    graph = li.Graph("main", [x], {"h": h, "n": n})
-    with li.compile(graph) as exe:
-        assert any("its steps say for all rows together when it ends" in n for n in exe.report.notes)
-        compare(exe, graph, {"x": np.ones((9, 3, 5), np.float32)}, 1e-6)
-
-
 @pytest.mark.slow_cases(threads=[2])
 @pytest.mark.parametrize("threads", [2, 7])
 def test_members_that_come_late(threads: int) -> None:

@@ -80,11 +80,12 @@ def test_meaning(T: int, k: int) -> None:
     same(li.interpret(whole(kind="f64"), given), of_numpy(**given), 1e-12)
 
 
+@pytest.mark.parametrize("kernels", [True, False])
 @pytest.mark.parametrize("named", [True, False])
-def test_compiled(named: bool) -> None:
+def test_compiled(named: bool, kernels: bool) -> None:
     """Also at the borders of the chunks that an outer loop stores."""
     T = 70
-    exe = li.compile(whole() if named else bind_sizes(whole(), {"T": T}))
+    exe = li.compile(whole() if named else bind_sizes(whole(), {"T": T}), options={"kernels": kernels})
     for k in (0, 1, 30, 31, 32, 33, 63, 64, 69):
         given = arrays(T)
         given["end"] = ends_after(k, given)
@@ -94,7 +95,7 @@ def test_compiled(named: bool) -> None:
     never = {**arrays(T), "end": np.float32(1e9)}
     assert exe(never)["steps"] == T
     same(exe(never), of_numpy(**never), 2e-5)
-    assert any("loop, because its steps say for all rows together when it ends (until)" in n for n in exe.report.notes)
+    assert any("kernel, " in n and "ends by what its steps compute" in n for n in exe.report.notes) == kernels
 
 
 def test_short_and_empty_loops() -> None:

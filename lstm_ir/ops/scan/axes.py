@@ -54,6 +54,10 @@ class BodyAxes:
         """Axes of matrices of products that are this one."""
         return sum(self.of(*a) == axis for a in self._of_matrices)
 
+    def join(self, a: Axis, b: Axis) -> None:
+        """Say that `b` is the axis `a`, of which nothing in the body speaks."""
+        self._tie(a, b)
+
     def _tie(self, a: Axis, b: Axis) -> None:
         first, second = self.of(*a), self.of(*b)
         if first != second:
