@@ -44,9 +44,12 @@ def _computed(entry: OpEntry[C], call: C) -> list[Result] | None:
 
 def _computed_sizes(v: Value | SizeArray) -> Any:
     """The elements of a few integers that only a call knows: those of a shape."""
-    shape = v.shape if isinstance(v, Value) and v.dtype.is_int and v.type.is_static else (MOST_AXES + 1,)
-    size = math.prod(int(d) for d in shape if isinstance(d, int))
-    return None if size > MOST_AXES else objects([Computed(v, k) for k in range(size)], shape)
+    if not isinstance(v, Value) or not v.dtype.is_int:
+        return None
+    shape = [d for d in v.shape if isinstance(d, int)]
+    if len(shape) < v.rank or math.prod(shape) > MOST_AXES:
+        return None
+    return objects([Computed(v, k) for k in range(math.prod(shape))], tuple(shape))
 
 
 def _moved(entry: OpEntry[C], call: C) -> list[Result] | None:
