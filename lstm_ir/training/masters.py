@@ -1,4 +1,4 @@
-"""Masters: weights that are trained in f32, and multiplied in fewer bits.
+"""Masters: weights that are trained in f32, and read in fewer bits.
 
     w  ->  convert(convert(w, bf16), f32)
 
@@ -17,7 +17,7 @@ ROUNDED = ("bf16", "f16")
 
 
 def rounded(master: Value, precision: str | None) -> Value:
-    """An f32 weight with two axes or more as products read it; others as they are."""
+    """An f32 weight with two axes or more as the entries read it; others as they are."""
     if precision is None or master.dtype is not DType.f32 or master.rank < 2:
         return master
     return convert(convert(master, precision), DType.f32)

@@ -62,8 +62,8 @@ def train_step(
     calls of `train` make one update, by the mean of their gradients. clip_norm: gradients are scaled so that the norm
     of all is at most this. remat, memory, sizes: as in `grad`.
     stop_on_nan: a step whose loss, norm or learning rate (where it is no number) is not finite is an error that
-    names the step, and changes nothing. precision: "bf16" or "f16": products read f32 weights of two axes or more
-    rounded so, in every entry; the weights themselves, gradients, sums and the optimizer stay f32.
+    names the step, and changes nothing. precision: "bf16" or "f16": trained f32 weights of two axes or more are
+    read rounded so, in every entry, by any op; the weights themselves, gradients, sums and the optimizer stay f32.
     Raises GradientError for a name that matches nothing or is taken, weights of f16 or bf16, a program
     that is not made by `stateful`, and as `grad`.
     """

@@ -91,6 +91,20 @@ def test_every_entry_reads_rounded_weights(word: str) -> None:
         assert np.isclose(exe.entries["grads"](CALL)["loss"], loss, rtol=1e-4)
 
 
+def test_every_op_reads_trained_weights_rounded_and_the_others_as_they_are() -> None:
+    import ml_dtypes
+
+    table = RNG.uniform(1.0, 2.0, (3, 4)).astype(np.float32)
+    ids = np.array([2, 0], np.int32)
+    i = li.input("ids", (2,), "i32")
+    rows = li.embedding(li.weight("table", table), i) + li.weight("frozen", table[1:])
+    graph = li.Graph("g", [i], {"loss": li.sum(rows), "rows": rows})
+    program = li.train_step(graph, "loss", li.sgd(0.1), "table", outputs="rows", infer=(), precision="bf16")
+    short = table.astype(ml_dtypes.bfloat16).astype(np.float32)
+    got = li.compile(program).entries["train"](ids=ids)["rows"]
+    assert np.array_equal(got, short[ids] + table[1:])
+
+
 def test_masters_keep_what_a_rounded_weight_would_lose() -> None:
     """Updates below half a step of bf16 add up."""
     v = li.input("v", (1, 1))
