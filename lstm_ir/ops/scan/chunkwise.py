@@ -21,7 +21,7 @@ from lstm_ir.ops.scan.matrix_state import MatrixLoop, matrix_loop
 from lstm_ir.ops.scan.node import scan_node
 from lstm_ir.ops.scan.parts import later_steps
 from lstm_ir.ops.scan.three_loops import ThreeLoops, decay_along, longest_of
-from lstm_ir.ops.scan.tuned import LARGE_STATES, MIN_STEPS
+from lstm_ir.ops.scan.tuned import LARGE_STATES, LONG_KEYS, MIN_STEPS
 
 
 def chunkwise(
@@ -31,6 +31,7 @@ def chunkwise(
 
     differentiated: for its gradient. Where decays differ along an axis of the state, each pair of steps has many, and
     where a delta rule writes to two keys its systems are twice as large: kernels over steps take half the time then.
+    Where its keys are short, chunks gain little and take the compiler twice as long.
     anyway: also where a loop over steps, without a kernel, takes less time (docs/passes.md).
     """
     if (
@@ -47,6 +48,8 @@ def chunkwise(
         return None, ("a decay for each row or column of a matrix state",), None
     if differentiated and found.is_delta and len(found.writes) > 1:
         return None, ("a delta rule that writes to two keys",), None
+    if differentiated and found.is_delta and _has_short_keys(found):
+        return None, ("a delta rule whose keys are short",), None
     if not differentiated and not anyway and found.is_delta and not _is_large(found):
         return None, ("a delta rule whose states are small",), None
     if loop.count is not None:
@@ -61,6 +64,11 @@ def chunkwise(
 def _is_large(m: MatrixLoop) -> bool:
     numbers = dims.product(m.param.shape)
     return isinstance(numbers, int) and numbers >= LARGE_STATES
+
+
+def _has_short_keys(m: MatrixLoop) -> bool:
+    keys = m.param.shape[m.k]
+    return isinstance(keys, int) and keys < LONG_KEYS
 
 
 def chunkwise_vjp(node: Node, cts: Cts, plain: Callable[[Node, Cts], Any]) -> Any:

@@ -16,6 +16,11 @@ PAIRED_STEPS = 16
 # 1.16 and 1.06 with keys of 32, 2.2 and 2.3 of 64, 2.0 and 3.1 of 128.
 DELTA_ROWS = 32
 SHORT_KEYS = 64  # below as many numbers in a key chunks of a delta rule have half as many rows; measured likewise
+# Numbers in a key from which on a delta rule is differentiated by chunks. Measured, two workers of a quiet Zen 4,
+# training steps of the gated delta rule, time of the loop over steps by that of chunks: with keys of 64 1.4 at
+# (T,B,H) = (50,8,256), 2.6 at (200,8,256), 4.1 at (1000,1,256), with 128 2.8; with 32 1.15 to 1.29, but in two of eight
+# processes 0.5; ready after 4 s in place of 2.
+LONG_KEYS = 64
 # Numbers of all states of a step from which on a delta rule without kernels is made by chunks. Measured, processor time
 # of the loop over steps by that of chunks: 0.65 and 0.71 with 2^15 and 2^17 numbers in 32 matrices, 1.29 and 1.96 with
 # 2^19 in 128 and in 32, and 0.75 to 1.15 with 2^12 to 2^14.

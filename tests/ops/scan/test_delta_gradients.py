@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import Any
 
 import delta_loops as oracle
@@ -11,11 +12,19 @@ from delta_cells import CELLS, Sizes, arrays, drawn, graph, loops_over_steps
 from device import need
 
 import lstm_ir as li
+from lstm_ir.ops.scan import tuned
 from lstm_ir.ops.scan.tuned import DELTA_ROWS
 from lstm_ir.passes.base import Notes
 from lstm_ir.passes.chunk_states import ChunkStates
 
+chunkwise = import_module("lstm_ir.ops.scan.chunkwise")  # `li.scan` takes the name of its folder
 BY_STEPS = ("erases_another", "two_erasures")  # in gradients: two keys are written in a step
+
+
+@pytest.fixture(autouse=True)
+def short_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Chunks for keys of any length: those from which on they are taken would make all sizes large."""
+    monkeypatch.setattr(chunkwise, "LONG_KEYS", 1)
 
 
 def near(got: Any, want: Any, bound: float, what: object) -> None:
@@ -119,6 +128,15 @@ def test_a_training_step_keeps_no_state_of_a_step() -> None:
     g = graph("gated", T, sizes, "f32")
     made = li.grad(li.Graph("g", g.params, {"loss": li.sum(g.outputs[1])}), "loss", list("qkvab"))
     assert saved(made) < T * 6 * 16 * 32 // 4
+
+
+@pytest.mark.parametrize(("keys", "chunked"), [(tuned.LONG_KEYS, True), (tuned.LONG_KEYS - 1, False)])
+def test_short_keys_go_by_steps(monkeypatch: pytest.MonkeyPatch, keys: int, chunked: bool) -> None:
+    monkeypatch.undo()
+    T, sizes = 128, Sizes((2,), keys, 32)
+    g = graph("gated", T, sizes, "f32")
+    made = li.grad(li.Graph("g", g.params, {"loss": li.sum(g.outputs[1])}), "loss", list("qkvab"))
+    assert (saved(made) < T * 2 * keys * 32 // 4) is chunked
 
 
 @pytest.mark.parametrize("dtype", ["f32", pytest.param("f64", marks=pytest.mark.slow)])
