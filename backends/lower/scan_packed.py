@@ -29,7 +29,7 @@ from lstm_ir.backends.emit.shapes import reshape
 from lstm_ir.backends.lower.own_memory import copied
 from lstm_ir.backends.lower.tuned import NODES, STEPS, WORK
 from lstm_ir.ir.dims import Dim
-from lstm_ir.ir.graph import Value
+from lstm_ir.ir.graph import Graph, Value
 from lstm_ir.ir.loop import Loop
 from lstm_ir.ir.opdef import Trait
 from lstm_ir.ir.operations import operations
@@ -154,7 +154,7 @@ class PackedLoop:
                     self._row(x, t, back if rev else at)
                     for x, t, rev in zip(xs, loop.x_types, loop.x_reverse, strict=True)
                 ]
-                out = e.body(loop.body, [e.scalar(at, DType.i32), *consts, *held, *read])
+                out = e.body(loop.body, [e.scalar(at, DType.i32, own=_counts(loop.body)), *consts, *held, *read])
                 if u == 0:  # later ones lie elsewhere
                     out = self._moved(out)
                 held, stop = list(out[:carries]), list(out[carries : loop.first_row])
@@ -189,3 +189,12 @@ class PackedLoop:
     def _row(self, x: ir.Value, t: TensorType, at: ir.Value) -> ir.Value:
         row = tensor(t.with_shape(t.shape[1:]))
         return self.e.extract_slice(x, t, [at, *[0] * (t.rank - 1)], [1, *t.shape[1:]], row)
+
+
+def _counts(body: Graph) -> bool:
+    """Whether a loop of the body has a number of steps that data say.
+
+    The host computes it, of the step's number too, and IREE 3.13 makes a tensor of it again, which it clones into the
+    submissions that read it, one of them in another loop, and may leave in none.
+    """
+    return any(n.op.name == "scan" and Loop(n).count is not None for n in body.nodes)
