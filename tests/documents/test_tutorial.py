@@ -43,6 +43,7 @@ SAID = "loss 0.50 of 30 steps, 0.04 ms\n[1 2]\n"
     [
         (SAID, 0.0, True),
         ("loss 0.50 of 30 steps, 17.00 ms\n[1  2]\n", 0.0, True),  # a time, and a blank more
+        ("loss 0.50 of 30 steps, 0.04 ms\n[ 1 2 ]\n", 0.0, True),
         ("loss 0.54 of 30 steps, 0.04 ms\n[1 2]\n", 0.1, True),
         ("loss 0.54 of 30 steps, 0.04 ms\n[1 2]\n", 0.0, False),
         ("loss 0.56 of 30 steps, 0.04 ms\n[1 2]\n", 0.1, False),
