@@ -11,14 +11,16 @@ from collections.abc import Sequence
 from iree.compiler import ir
 
 from lstm_ir.backends.emit.emitter import Emitter
-from lstm_ir.ir.graph import Value
+from lstm_ir.ir.graph import Graph, Value
 from lstm_ir.ir.reach import reached
 
 
-def apart(e: Emitter, values: Sequence[Value], parts: Sequence[ir.Value]) -> list[ir.Value]:
-    """`parts`, made from `values`, of which those that follow a loop's are not made in place."""
-    if e.within is None or not e.host_loops:
+def apart(e: Emitter, values: Sequence[Value], parts: Sequence[ir.Value], body: Graph | None = None) -> list[ir.Value]:
+    """`parts`, made from `values`, of a loop's body or else of what is emitted now, of which those that follow a loop's
+    are not made in place."""
+    within = e.within if body is None else body
+    if within is None or not e.host_loops:
         return list(parts)
-    behind = reached(e.within.nodes, (v for loop in e.host_loops for v in loop.values))
+    behind = reached(within.nodes, (v for loop in e.host_loops for v in loop.values))
     pairs = enumerate(zip(parts, values, strict=True))
     return [e.opaque(x, v.type) if any(u in behind for u in values[:k]) else x for k, (x, v) in pairs]

@@ -26,6 +26,7 @@ from lstm_ir.backends.emit.flat import Flat
 from lstm_ir.backends.emit.for_loop import Values, for_one, number_of_steps
 from lstm_ir.backends.emit.mlir_types import tensor
 from lstm_ir.backends.emit.shapes import reshape
+from lstm_ir.backends.lower.behind_loops import apart
 from lstm_ir.backends.lower.own_memory import copied
 from lstm_ir.backends.lower.tuned import NODES, STEPS, WORK
 from lstm_ir.ir.dims import Dim
@@ -155,6 +156,7 @@ class PackedLoop:
                     for x, t, rev in zip(xs, loop.x_types, loop.x_reverse, strict=True)
                 ]
                 out = e.body(loop.body, [e.scalar(at, DType.i32, own=_counts(loop.body)), *consts, *held, *read])
+                out = apart(e, loop.body.outputs, out, loop.body)
                 if u == 0:  # later ones lie elsewhere
                     out = self._moved(out)
                 held, stop = list(out[:carries]), list(out[carries : loop.first_row])

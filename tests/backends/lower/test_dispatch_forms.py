@@ -50,6 +50,21 @@ def test_picked_rows_are_added_again() -> None:
     agree(cases)
 
 
+@pytest.mark.parametrize("kind", ["f64", "f32"])
+def test_softmax_of_picked_elements(kind: str) -> None:
+    """Eight bytes wide and read by another too, they were an array of 2^60 bytes on the stack."""
+    x = li.input("x", ("A", "B"), kind)
+    s = li.sort(x, 1)
+    exe = li.compile(li.Graph(kind, [x], {"s": s * 2.0, "p": li.softmax(s, 1)}), options={"cache": False})
+    assert not [n for n in exe.report.notes if n.startswith("compiled ")]
+    a = np.random.default_rng(0).standard_normal((3, 7)).astype(li.DType(kind).numpy)
+    want = np.sort(a, 1)
+    got = exe(x=a)
+    np.testing.assert_array_equal(got["s"], want * 2)
+    powers = np.exp(want - want.max(1, keepdims=True))
+    np.testing.assert_allclose(got["p"], powers / powers.sum(1, keepdims=True), rtol=1e-12 if kind == "f64" else 1e-6)
+
+
 @pytest.mark.parametrize("target", ["cpu", "vulkan"])
 def test_one_element_of_a_slice_in_more_axes(target: str) -> None:
     """Of the slice and the reshape IREE made a slice with more axes than its operand has."""

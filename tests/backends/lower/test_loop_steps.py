@@ -144,3 +144,29 @@ def test_steps_of_an_iteration() -> None:
     assert steps_at_once(_loop(100, 5_000_000, li.tanh)) == 1
     assert steps_at_once(_loop(100, H, nested)) == 1
     assert 1 <= steps_at_once(_loop(100, H, long)) < STEPS
+
+
+def test_what_a_step_gives_behind_an_inner_loop() -> None:
+    """What was made before it is written first: IREE moved the inner loop there, before what its body reads."""
+    dt = "f64"
+    x, a0, f = li.input("x", ("T", "B", 5), dt), li.input("a0", ("B", "S"), dt), li.input("f", ("B", "S"), dt)
+
+    def cell(c: Any, row: li.Value, f: li.Value) -> Any:
+        a, h = c
+        s = li.sort(f, 1)
+        u = li.cumsum(s, 1, reverse=True) * 0.25
+        a = li.tanh(li.where(a > u, a, 0.3 * u))
+        h = li.tanh(h + 0.5 * row) + 0.1 * li.tanh(li.softmax(s, 1)[:, :1])
+        return (a, h), (a, h)
+
+    (a, h), (ya, yh) = li.scan(cell, (a0, li.zeros(("B", 5), dt)), x, [f])
+    loss = li.sum(li.tanh(a)) + li.sum(h * h) + li.sum(ya * ya) + li.sum(li.tanh(yh))
+    made = li.grad(li.Graph("g", [x, a0, f], {"loss": loss}), "loss", ["x", "a0", "f"], remat=3)
+    rng = np.random.default_rng(0)
+    with li.compile(made) as exe:
+        assert not [n for n in exe.report.notes if n.startswith("compiled ")]
+        for T, B, S in ((7, 2, 4), (3, 3, 5), (1, 2, 1)):
+            given = {n: rng.standard_normal(s) for n, s in (("x", (T, B, 5)), ("a0", (B, S)), ("f", (B, S)))}
+            got = exe(given)
+            for n, w in li.interpret(made, given).items():
+                np.testing.assert_allclose(got[n], w, rtol=1e-11, atol=1e-12, err_msg=f"{n} {T} {B} {S}")
