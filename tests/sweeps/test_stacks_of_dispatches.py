@@ -16,6 +16,7 @@ from child import script
 
 import lstm_ir as li
 from lstm_ir.backends.compile.compiler import DISPATCH_STACK
+from lstm_ir.backends.lower import linear
 from lstm_ir.backends.run.threads import stacks
 
 SPILLED = 16 << 10  # bytes of a frame that are no arrays: 8.5 KiB were seen, of a product for AVX-512
@@ -23,6 +24,12 @@ RUNTIME = 32 << 10  # bytes before a dispatch: a worker that ran nothing has tou
 PAGE = 16 << 10  # the largest of the machines that this runs on
 WORDS = ("cpu", "cpu:x86-64-v3", "cpu:x86-64-v4", "cpu:aarch64")
 linux = pytest.mark.skipif(not Path("/proc/self/pagemap").exists(), reason="needs Linux's /proc")
+
+
+@pytest.fixture(autouse=True)
+def uncut(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Columns that are cut before their product leave its dispatch no array; `stacks_child.py` cuts none either."""
+    monkeypatch.setattr(linear, "CUT_ROWS", 1 << 30)
 
 
 def workers(corpus: str) -> list[tuple[int, int]]:
