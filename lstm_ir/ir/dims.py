@@ -41,7 +41,7 @@ Atom: TypeAlias = "str | Floor"
 Monomial: TypeAlias = "tuple[Atom, ...]"  # sorted by text; () is the constant term
 
 
-class Expr(Immutable, fields=("terms",)):
+class Expr(Immutable):
     """A non-constant dimension expression in normal form: sorted (monomial, coefficient) pairs."""
 
     __slots__ = ("terms", "text")

@@ -1,7 +1,7 @@
 """What small objects that never change have in common, without code that is compiled at import.
 
 A dataclass writes its methods as text and compiles them: 0.4 to 1 ms for each class, of every process that loads a
-package. What is made on the way to a first result is a named tuple or a `Immutable`.
+package. What is made on the way to a first result is a named tuple or an `Immutable`.
 """
 
 from __future__ import annotations
@@ -11,14 +11,16 @@ from typing import Any, ClassVar, NoReturn, Self
 
 
 class Immutable:
-    """Equal to another of its class whose fields are equal. `fields` are the arguments of its `__init__`, in order."""
+    """Equal to another of its class whose fields are equal: the arguments of its own `__init__`, in order."""
 
     __slots__ = ()
     _fields: ClassVar[tuple[str, ...]]
     _key: ClassVar[attrgetter[Any]]
 
-    def __init_subclass__(cls, fields: tuple[str, ...]) -> None:
-        cls._fields, cls._key = fields, attrgetter(*fields)
+    def __init_subclass__(cls) -> None:
+        code = vars(cls)["__init__"].__code__
+        cls._fields = code.co_varnames[1 : code.co_argcount]
+        cls._key = attrgetter(*cls._fields)
 
     def _set(self, **values: object) -> None:
         for name, value in values.items():

@@ -18,7 +18,7 @@ _LIBRARIES = frozenset(("jax", "numpy", "torch"))  # a value that was given to o
 _CURRENT: ContextVar[Loc | None] = ContextVar("lstm_ir_loc", default=None)
 
 
-class Loc(Immutable, fields=("file", "line", "via", "node")):
+class Loc(Immutable):
     """A line of the user's source, and the rules that rewrote the node since.
 
     In a file without lines `node` is the name that the node has there, and `line` is 0.

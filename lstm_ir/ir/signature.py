@@ -67,10 +67,7 @@ class CallSizes(NamedTuple):
     checks: tuple[tuple[Check, int | None, int | None], ...]
 
 
-_ENTRY = ("name", "inputs", "outputs", "requires", "checks", "dims", "reads", "writes", "finite")
-
-
-class Entry(Immutable, fields=_ENTRY):
+class Entry(Immutable):
     """One callable of a program. `dims` are the names that its inputs determine.
 
     The compiled function takes the inputs, then the state variables `reads`; it gives the outputs,
@@ -144,7 +141,7 @@ def _unmet(d: Dim, env: Mapping[str, int]) -> str:
     return f" ({sizes})" if alone else f": {d} >= 0 does not hold ({sizes})"
 
 
-class Signature(Immutable, fields=("name", "entries", "weights", "state")):
+class Signature(Immutable):
     """A program: entries, weights and state by name."""
 
     name: str

@@ -122,7 +122,7 @@ def shape_of(sizes: Iterable[DimLike]) -> Shape:
     return tuple(out)
 
 
-class TensorType(Immutable, fields=("shape", "dtype")):
+class TensorType(Immutable):
     """Shape and element type; rank 0 is a scalar. Text is read: `TensorType(("T", "2*B"), "f32")`."""
 
     __slots__ = ("dtype", "shape")
