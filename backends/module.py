@@ -20,7 +20,7 @@ from typing import NamedTuple
 from iree.compiler import ir
 
 from lstm_ir.backends import process
-from lstm_ir.backends.compile.phases import readable
+from lstm_ir.backends.compile.phases import joined, readable
 from lstm_ir.backends.emit import module_globals, resources
 from lstm_ir.backends.emit.decisions import decisions
 from lstm_ir.backends.emit.derived import derived_values
@@ -75,8 +75,14 @@ def _context() -> Iterator[None]:
 class Module(NamedTuple):
     """A module for IREE."""
 
-    text: str
+    declared: str  # with declarations of the functions that join it later
+    functions: Mapping[str, str]  # these, by name
     published: Mapping[str, int]  # kernels that helpers may take part in, by function
+
+    @property
+    def text(self) -> str:
+        """The whole module."""
+        return joined(self.declared, self.functions)
 
 
 def iree_module(
@@ -107,11 +113,11 @@ def iree_module(
             for f in functions:
                 kernels |= f.runnable()
             relax = relax_instruction(target)
-            published = executables.define(module, kernels, options, target.kind == "cpu", helped, relax)
+            defined = executables.define(module, kernels, options, target.kind == "cpu", helped, relax)
             for f in functions:
-                if f.name in helped and not published[f.name]:
+                if f.name in helped and not defined.published[f.name]:
                     f.leave_helpers_out()
-        return Module(_text(module, locs=True), published)
+        return Module(_text(module, locs=True), defined.functions, defined.published)
 
 
 def empty_variants(graph: Graph) -> Iterator[tuple[str, Graph]]:

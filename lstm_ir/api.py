@@ -29,6 +29,7 @@ from lstm_ir.options import ALWAYS, OPTIONS, RECORDED, checked, device_word, thr
 
 if TYPE_CHECKING:
     from lstm_ir.backends.files.packed_graph import Recipe
+    from lstm_ir.backends.module import Module
     from lstm_ir.backends.run.executable import Executable
     from lstm_ir.backends.targets.target import Target
     from lstm_ir.passes.pipeline import PassStep
@@ -72,10 +73,15 @@ class Lowered:
 
     program: Program
     optimized: Program  # by the passes
-    text: str
+    module: Module
     report: Report
     work: Mapping[str, CallWork]  # of each entry
     always: bool = False  # helpers take part in calls of any size
+
+    @property
+    def text(self) -> str:
+        """The whole module's."""
+        return self.module.text
 
 
 def optimize(
@@ -128,7 +134,7 @@ def prepare(
     made_with = Options(kernels, apart=apart, thresholds=thresholds(given))
     module = iree_module(made, info, made_with, report.notes, helped)
     report.work = {n: w._replace(published=module.published.get(n, 0)) for n, w in before.items()}
-    return Lowered(source, made, module.text, report, report.work, always)
+    return Lowered(source, made, module, report, report.work, always)
 
 
 @told(OPTIONS)
@@ -232,7 +238,7 @@ def _compiled(lowered: Lowered, target: Target, options: Mapping[str, Any]) -> b
     passed: dict[str, Any] = {k: options[k] for k in ("opt_level", "data_tiling", "flags") if k in options}
     start = time.perf_counter()
     blob = compile_mlir(
-        lowered.text,
+        lowered.module.declared,
         target,
         name=lowered.program.name,
         timeout=options.get("timeout", 300.0),
@@ -240,6 +246,7 @@ def _compiled(lowered: Lowered, target: Target, options: Mapping[str, Any]) -> b
         use_cache=options.get("cache", True),
         notes=lowered.report.notes,
         checks=Checks.PASSES if options.get("verify", target.info.kind != "cpu") else Checks.PHASES,
+        functions=lowered.module.functions,
     )
     lowered.report.compile_seconds = time.perf_counter() - start
     lowered.report.module_bytes = len(blob)
@@ -304,6 +311,7 @@ def export(
 def recorded(targets: Sequence[str], options: Mapping[str, Any]) -> Recipe:
     """What a package keeps of how it was compiled. Its words name the same targets elsewhere, but for `cpu:host`."""
     from lstm_ir.backends.files.packed_graph import Recipe
+    from lstm_ir.backends.module import Module
     from lstm_ir.backends.run.devices import resolve
 
     words = [w if w in ("cpu", "cpu:host") else resolve(w).info.name for w in targets]

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib import metadata, util
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Protocol
 
 from lstm_ir.backends import process
@@ -22,7 +23,7 @@ from lstm_ir.backends.compile import bindings
 from lstm_ir.backends.compile import child as children
 from lstm_ir.backends.compile.cache import Cache, key
 from lstm_ir.backends.compile.compiler_errors import CompilerRefusedError, CompilerSlowError
-from lstm_ir.backends.compile.phases import Checks, readable
+from lstm_ir.backends.compile.phases import Checks, joined, prepared, readable
 from lstm_ir.ir.errors import CompileError, OptionError
 from lstm_ir.ir.foreign_errors import limit_in, refusals_become, strerror
 from lstm_ir.ir.output_file import replacing
@@ -127,12 +128,14 @@ def compile_mlir(
     use_cache: bool = True,
     notes: list[str] | None = None,
     checks: Checks = Checks.PASSES,
+    functions: Mapping[str, str] = MappingProxyType({}),
 ) -> bytes:
     """The module compiled for `target`, from the cache where it is.
 
     Options: `opt_level` ("O0" to "O3"), `data_tiling` (bool), `flags` (further compiler flags).
     `notes` gets a line where only weaker flags than these gave a module. `checks`: when the compiler checks its
-    module; with flags of the caller, which may name phases, after each pass.
+    module; with flags of the caller, which may name phases, after each pass. `functions`: those that `text` declares
+    alone, by name.
     """
     flags = (*BASE_FLAGS, *target.flags, *option_flags(options, target.info.kind))
     if options and "flags" in options and checks is Checks.PHASES:
@@ -140,7 +143,7 @@ def compile_mlir(
     ways = _ways(flags, options, checks)
     store = Cache() if use_cache else None
     # The ways, not the flags alone: what is asked of the compiler's checks and of weaker flags stands in them.
-    entry = f"{key(text, target.info.name, f'at most {target.info.bindings} bindings', repr(ways), *versions())}.vmfb"
+    entry = f"{key(text, *functions.values(), target.info.name, f'at most {target.info.bindings} bindings', repr(ways), *versions())}.vmfb"
     kept = None if store is None else store.get(entry)
     if kept is not None:
         blob, note = _with_note(kept)
@@ -149,7 +152,7 @@ def compile_mlir(
         def compiled(way: Way) -> bytes:
             return run(
                 text, way.flags, name=name, target=target.info.name, timeout=timeout, most=target.info.bindings,
-                checks=way.checks,
+                checks=way.checks, functions=functions,
             )  # fmt: skip
 
         blob, note = _first(ways, compiled)
@@ -223,17 +226,16 @@ def executable() -> str:
 
 def run(
     text: str, flags: Sequence[str], *, name: str, target: str, timeout: float, most: int | None = None,
-    checks: Checks = Checks.PASSES,
+    checks: Checks = Checks.PASSES, functions: Mapping[str, str] = MappingProxyType({}),
 ) -> bytes:  # fmt: skip
-    """What iree-compile writes for the module `text`; most: tensors that the target's driver lets a dispatch have."""
+    """What iree-compile writes for the module `text` with these functions; most: tensors that the target's driver lets a dispatch have."""
     command = [executable(), _SOURCE, *flags, *([] if most is None else [bindings.FLAG]), "-o", _RESULT]
     with refusals_become(CompileError, f"{name}: the compiler cannot be run"), process.work(), new_folder() as work:
-        (work / _SOURCE).write_text(text, encoding="utf-8")
-        code, messages = _phases(command, checks, work, name, timeout)
+        code, messages = _phases(command, text, functions, checks, work, name, timeout)
         if most is not None:
             if code != 0 and _limit(code, messages) is None:
                 # What FLAG writes takes the place of the user's lines in messages.
-                return run(text, flags, name=name, target=target, timeout=timeout, checks=checks)
+                return run(text, flags, name=name, target=target, timeout=timeout, checks=checks, functions=functions)
             if code == 0 and (have := bindings.most_bindings(work)) > most:
                 said = f"a dispatch that IREE made has {have} tensors, and the driver takes {most}"
                 raise CompilerRefusedError(f"{name}: the module would not load, target {target}", said)
@@ -243,19 +245,30 @@ def run(
         limit = _limit(code, messages)
         if limit is not None:
             raise CompileError(f"{name}: the compiler met a limit of this machine, target {target}: {limit}")
-        raise _refusal(code, messages, f"{name}: the compiler {{}}, target {target}", _dump(text, name, command))
+        raise _refusal(
+            code, messages, f"{name}: the compiler {{}}, target {target}", _dump(joined(text, functions), name, command)
+        )
 
 
-def _phases(command: list[str], checks: Checks, work: Path, name: str, timeout: float) -> tuple[int, str]:
-    """Exit code and messages of the last of the runs, which is the first that fails or writes nothing."""
+def _phases(
+    command: list[str], text: str, functions: Mapping[str, str], checks: Checks, work: Path, name: str, timeout: float
+) -> tuple[int, str]:
+    """Exit code and messages of the last of the runs, which is the first that fails or writes nothing.
+
+    The last one gets the functions.
+    """
     deadline = time.monotonic() + timeout
     source, result = work / _SOURCE, work / _RESULT
     for number, flags in enumerate(checks.runs):
         if number:
             if not result.exists():
                 break
-            source.write_text(readable(result.read_text(encoding="utf-8")), encoding="utf-8")
+            text = readable(result.read_text(encoding="utf-8"))
             result.unlink()
+        if number == len(checks.runs) - 1:
+            text, more = prepared(text, functions)
+            flags = (*flags, *more)
+        source.write_text(text, encoding="utf-8")
         code, messages = _child([*command, *flags], str(work), name, timeout, deadline)
         if code != 0:
             break

@@ -8,11 +8,15 @@ the next run reads it. Two such places cost 3 to 6 % of the time.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from enum import Enum
+
+from lstm_ir.backends.compile.grouping import UNLINKED, grouped
 
 # Behind fusion, while tensors are values; and when the host's code and the layouts of all tensors are there.
 SEAMS = ("flow", "executable-configurations")
 _UNCHECKED = "--verify=false"
+_DECLARED = re.compile(r"^ *func\.func private @([\w.$]+)\(.*[^{]$", re.MULTILINE)
 _FIELD = re.compile(r"(#stream\.resource_config<\{[^{}]*?)alias_mutable_bindings = 0, ")
 
 
@@ -31,6 +35,18 @@ class Checks(Enum):
         ends = [(f"--compile-to={seam}", "--mlir-print-debuginfo") for seam in SEAMS] + [()]
         begins = [()] + [(f"--compile-from={seam}",) for seam in SEAMS]
         return tuple((_UNCHECKED, *a, *b) for a, b in zip(begins, ends, strict=True))
+
+
+def prepared(text: str, functions: Mapping[str, str]) -> tuple[str, tuple[str, ...]]:
+    """The module for the last run, and flags that this one needs besides."""
+    whole = joined(text, functions)
+    together = grouped(whole)
+    return (whole, ()) if together is None else (together, (UNLINKED,))
+
+
+def joined(text: str, functions: Mapping[str, str]) -> str:
+    """The module with these functions in place of their declarations."""
+    return _DECLARED.sub(lambda found: functions.get(found[1], found[0]), text) if functions else text
 
 
 def readable(text: str) -> str:

@@ -28,6 +28,7 @@ KINDS: dict[str, dict[str, str]] = {
         "lstm_ir/ops/scan/tuned.py": ALL,
         "lstm_ir/serving/large_work.py": "LARGE TENSOR_BYTES",
         "passes/tuned.py": ALL,
+        "backends/compile/grouping.py": "GROUPS FROM ANY",
         "backends/kernels/body/access.py": "MAX_LEADING MAX_CUTS",
         "backends/kernels/cpu/machine.py": ALL,
         "backends/kernels/gpu/machine.py": ALL,

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from hashlib import sha256
 from pathlib import Path
+from typing import NamedTuple
 
 from iree.compiler import ir
 from iree.compiler.passmanager import PassManager
@@ -19,6 +20,7 @@ from lstm_ir.backends.emit.options import Options
 from lstm_ir.backends.kernels.call.dispatches import constant, dispatches, redirect
 from lstm_ir.backends.kernels.helpers import publish
 from lstm_ir.backends.kernels.text import form
+from lstm_ir.backends.kernels.text.bound import bound, declared
 from lstm_ir.backends.kernels.text.form import KernelForm
 from lstm_ir.backends.kernels.text.kernel import Kernel, KernelSignature
 
@@ -34,17 +36,24 @@ def symbol_of(kernel: Kernel, word: str) -> str:
     return f"{word}_" + sha256(kernel.text("").encode()).hexdigest()[:12]
 
 
+class Defined(NamedTuple):
+    """What the executables came to."""
+
+    published: Counter[str]  # kernels that each function publishes
+    functions: dict[str, str]  # by name: the module declares these, and is without them until IREE translates kernels
+
+
 def define(
-    module: ir.Module, kernels: dict[str, Kernel], options: Options, share: bool, helped: Collection[str], relax: str
-) -> Counter[str]:
-    """Puts the executables of `kernels`, by symbol, into the module.
+    module: ir.Module, kernels: dict[str, Kernel], options: Options, cpu: bool, helped: Collection[str], relax: str
+) -> Defined:
+    """Puts the executables of `kernels`, by symbol, into the module; those for a CPU without private functions.
 
     `helped`: functions that publish their kernels to helpers (`helpers/publish.py`); `relax`: the processor's
-    hint for a thread that waits. Gives how many kernels each function publishes.
+    hint for a thread that waits.
     """
     kept = dict(kernels)
     calls: dict[str, tuple[str, list[int]]] = {}
-    for symbols, forms in _alike(kernels, options.thresholds.merged_kernels) if share else ():
+    for symbols, forms in _alike(kernels, options.thresholds.merged_kernels) if cpu else ():
         kernel, columns = form.merged(forms)
         taken = kernel.entry.signature
         if not options.dispatch.hold(taken.tensors, len(taken.numbers)):
@@ -59,17 +68,23 @@ def define(
             if symbol in calls:
                 one, numbers = calls[symbol]
                 redirect(op, one, f"{one}_run", [constant(n, before=op) for n in numbers])
-    published = _publish(module, kept, options, helped, relax)
+    defined = Defined(Counter(), {})
+    _publish(module, kept, options, helped, relax, defined)
     for symbol, kernel in kept.items():
-        _define(module, symbol, [f"{symbol}_run"], kernel.text(f"{symbol}_run"))
-    return published
+        text = kernel.text(f"{symbol}_run")
+        if cpu:
+            text, functions = declared([(f"{symbol}_run", bound(kernel))])
+            defined.functions.update(functions)
+        _define(module, symbol, [f"{symbol}_run"], text)
+    return defined
 
 
 def _publish(
-    module: ir.Module, kernels: dict[str, Kernel], options: Options, helped: Collection[str], relax: str
-) -> Counter[str]:
+    module: ir.Module, kernels: dict[str, Kernel], options: Options, helped: Collection[str], relax: str,
+    defined: Defined,
+) -> None:  # fmt: skip
     """Kernels that these functions run are published to helpers; `kernels` keeps what runs otherwise."""
-    shared, published = dict[str, Kernel](), Counter[str]()
+    shared = dict[str, Kernel]()
     served, plain = set[str](), set[str]()
     for op in list(module.body):
         function = op.operation
@@ -78,17 +93,18 @@ def _publish(
             if _name(function) in helped and _has_room(kernel.entry.signature, options):
                 shared[publish.published_symbol(symbol)] = kernel
                 served.add(symbol)
-                published[_name(function)] += 1
+                defined.published[_name(function)] += 1
                 *_, queue, _, publishes = function.regions[0].blocks[0].arguments
                 _redirect(dispatch, publish.published_symbol(symbol), queue, publishes)
             else:
                 plain.add(symbol)
     if shared:
-        _define(module, publish.SYMBOL, publish.names(shared), publish.text(shared, relax))
+        text, functions = declared(publish.kernels_of(shared, relax))
+        defined.functions.update(functions)
+        _define(module, publish.SYMBOL, publish.names(shared), text)
         ir.InsertionPoint(module.body).insert(ir.Operation.parse(publish.module_function()))
     for symbol in served - plain:
         del kernels[symbol]
-    return published
 
 
 def _name(op: ir.Operation) -> str:

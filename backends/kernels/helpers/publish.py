@@ -74,10 +74,11 @@ def fits(bindings: int, numbers: int, max_arguments: int | None) -> bool:
     return bindings + numbers <= (room if max_arguments is None else min(room, max_arguments))
 
 
-def text(kernels: Mapping[str, Kernel], relax: str) -> str:
-    """The functions of one executable for these kernels, by symbol: each has a function `symbol`_run."""
-    parts = [_Published(k, i, relax).kernel().text(s) for i, (s, k) in enumerate(kernels.items())]
-    return "\n".join([*parts, Kernel((_serve(list(kernels), relax),)).text("")])
+def kernels_of(kernels: Mapping[str, Kernel], relax: str) -> list[tuple[str, Kernel]]:
+    """The kernels of one executable for these, by symbol, and what their names begin with: each has a function
+    `symbol`_run."""
+    parts = [(s, _Published(k, i, relax).kernel()) for i, (s, k) in enumerate(kernels.items())]
+    return [*parts, ("", Kernel((_serve(list(kernels), relax),)))]
 
 
 def names(kernels: Iterable[str]) -> list[str]:

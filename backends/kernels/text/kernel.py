@@ -59,17 +59,22 @@ class KernelFunction:
     buffers: tuple[Operation, ...]  # on the stack, or in a workgroup's memory
     body: Body
     attributes: str = ""  # of one that IREE calls
+    joins: bool = False  # of one that another calls: the compiler may put it there
 
     @property
     def private(self) -> bool:
         """Whether other functions of the kernel call it."""
         return not self.attributes
 
+    def declaration(self, kernel: str) -> str:
+        """What stands for a private function that joins the module later."""
+        return f"func.func private @{kernel}{self.name}({', '.join(str(p.kind) for p in self.signature.all)})"
+
     def lines(self, kernel: str) -> list[str]:
         """The text, in a kernel of that name."""
         spelled = _Spelling(kernel, self.constants)
         parameters = ", ".join(f"{p.text}: {p.kind}" for p in self.signature.all)
-        word, attributes = ("private ", _PRIVATE) if self.private else ("", self.attributes)
+        word, attributes = ("private ", "" if self.joins else _PRIVATE) if self.private else ("", self.attributes)
         return [
             f"func.func {word}@{kernel}{self.name}({parameters}) {attributes} {{",
             *(f"%c{i} = arith.constant {_typed(c)}" for i, c in enumerate(self.constants)),
