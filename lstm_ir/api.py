@@ -311,7 +311,6 @@ def export(
 def recorded(targets: Sequence[str], options: Mapping[str, Any]) -> Recipe:
     """What a package keeps of how it was compiled. Its words name the same targets elsewhere, but for `cpu:host`."""
     from lstm_ir.backends.files.packed_graph import Recipe
-    from lstm_ir.backends.module import Module
     from lstm_ir.backends.run.devices import resolve
 
     words = [w if w in ("cpu", "cpu:host") else resolve(w).info.name for w in targets]

@@ -143,7 +143,8 @@ def compile_mlir(
     ways = _ways(flags, options, checks)
     store = Cache() if use_cache else None
     # The ways, not the flags alone: what is asked of the compiler's checks and of weaker flags stands in them.
-    entry = f"{key(text, *functions.values(), target.info.name, f'at most {target.info.bindings} bindings', repr(ways), *versions())}.vmfb"
+    for_whom = target.info.name, f"at most {target.info.bindings} bindings"
+    entry = f"{key(text, *functions.values(), *for_whom, repr(ways), *versions())}.vmfb"
     kept = None if store is None else store.get(entry)
     if kept is not None:
         blob, note = _with_note(kept)
@@ -228,7 +229,10 @@ def run(
     text: str, flags: Sequence[str], *, name: str, target: str, timeout: float, most: int | None = None,
     checks: Checks = Checks.PASSES, functions: Mapping[str, str] = MappingProxyType({}),
 ) -> bytes:  # fmt: skip
-    """What iree-compile writes for the module `text` with these functions; most: tensors that the target's driver lets a dispatch have."""
+    """What iree-compile writes for the module `text` with these functions.
+
+    most: tensors that the target's driver lets a dispatch have.
+    """
     command = [executable(), _SOURCE, *flags, *([] if most is None else [bindings.FLAG]), "-o", _RESULT]
     with refusals_become(CompileError, f"{name}: the compiler cannot be run"), process.work(), new_folder() as work:
         code, messages = _phases(command, text, functions, checks, work, name, timeout)
