@@ -7,8 +7,6 @@ names arrays; of a signed package manifest.hmac. The manifest holds the SHA-256 
 
 from __future__ import annotations
 
-import hashlib
-import hmac
 import io
 import json
 import mmap
@@ -23,6 +21,7 @@ from typing import Any, BinaryIO, NamedTuple
 import numpy as np
 
 from lstm_ir.backends.files import parameters, safetensors, strict_json
+from lstm_ir.backends.files.digest import sha256
 from lstm_ir.backends.files.manifest import Manifest, PackageFile, PackedTarget
 from lstm_ir.backends.files.packed_graph import TEXT_LIMIT, PackedGraph
 from lstm_ir.backends.memory import ALIGNMENT
@@ -129,7 +128,7 @@ def write_package(
         iree=versions()[0],
         signature=signature,
         targets=tuple(targets),
-        members={n: PackageFile(len(b), hashlib.sha256(b).hexdigest()) for n, b in members.items()},
+        members={n: PackageFile(len(b), sha256(b)) for n, b in members.items()},
         extra=dict({} if extra is None else extra),
         recipe=None if graph is None else graph.recipe,
     )
@@ -138,7 +137,7 @@ def write_package(
         raise PackageError(f"the manifest has {len(text)} bytes, with all names; at most {_LIMIT} are read again")
     members = {MANIFEST: text, **members}
     if key is not None:
-        members[SEAL] = hmac.new(key, text, hashlib.sha256).hexdigest().encode()
+        members[SEAL] = _seal(key, text)
     _write(Path(path), members)
 
 
@@ -241,7 +240,7 @@ def _opened(f: BinaryIO, size: int, file: Path) -> zipfile.ZipFile:
 
 
 def _same_content(data: bytes | memoryview, member: str, manifest: Manifest, file: Path) -> None:
-    if not hmac.compare_digest(hashlib.sha256(data).hexdigest(), manifest.members[member].sha256):
+    if sha256(data) != manifest.members[member].sha256:
         raise PackageError(f"{file}: {member} is not the file that the manifest describes")
 
 
@@ -286,11 +285,18 @@ def _members(archive: zipfile.ZipFile, size: int, file: Path) -> dict[str, zipfi
     return out
 
 
+def _seal(key: bytes, text: bytes) -> bytes:
+    import hmac  # slow: hashlib comes with it
+
+    return hmac.new(key, text, "sha256").hexdigest().encode()
+
+
 def _unseal(archive: zipfile.ZipFile, infos: Mapping[str, object], text: bytes, key: bytes, file: Path) -> None:
     if SEAL not in infos:
         raise PackageError(f"{file}: a signature is required, and the package has none")
-    wanted = hmac.new(key, text, hashlib.sha256).hexdigest().encode()
-    if not hmac.compare_digest(wanted, archive.read(SEAL)):
+    from hmac import compare_digest  # slow: hashlib comes with it
+
+    if not compare_digest(_seal(key, text), archive.read(SEAL)):
         raise PackageError(f"{file}: the signature was not made with this key for this package")
 
 

@@ -24,7 +24,7 @@ from lstm_ir.backends.kernels.text.statements import (
 )
 
 REST = "_rest"  # the function's name
-_INDENT = " " * 8  # of functions in an executable, as IREE prints them
+_DEPTH = 4  # of functions in an executable, as IREE prints them
 
 
 def bound(kernel: Kernel) -> Kernel:
@@ -55,10 +55,19 @@ def declared(kernels: Iterable[tuple[str, Kernel]]) -> tuple[str, dict[str, str]
         before += f.lines(name)
         if name + f.name in called:
             lines.append(f.declaration(name))
-            joining[name + f.name] = "\n".join(_INDENT + line for line in before)
+            joining[name + f.name] = "\n".join(_indented(before))
             before = []
     assert not before, "functions that nobody calls"
     return "\n".join(lines), joining
+
+
+def _indented(lines: Iterable[str]) -> Iterator[str]:
+    """By the braces at their ends."""
+    depth = _DEPTH
+    for line in lines:
+        depth -= line.startswith("}")
+        yield "  " * (depth - line.startswith("^")) + line
+        depth += line.endswith("{")
 
 
 def _calls(body: Body) -> Iterator[CallStatement]:
