@@ -10,7 +10,6 @@ from __future__ import annotations
 import io
 import json
 import mmap
-import re
 import struct
 import zipfile
 from collections.abc import Mapping
@@ -38,7 +37,6 @@ MANIFEST, WEIGHTS, SEAL = "manifest.json", "weights.safetensors", "manifest.hmac
 STATE = "state.safetensors"  # only of a program with state
 GRAPH, CONSTANTS = "graph.lir", "constants.safetensors"
 MEMBERS = (MANIFEST, SEAL, WEIGHTS, STATE, CONSTANTS, GRAPH)  # beside modules
-MODULE = r"module-[0-9]{1,3}\.vmfb"
 _LIMIT = 16 << 20  # bytes of the manifest
 _HEADER, _ZIP64 = 30, 20  # bytes of a member's header before its name, and of what a long member's header has besides
 _AFRESH = "Copy or download it again, and compare its size with the original's"
@@ -264,13 +262,19 @@ def _unpacked(data: Mapping[str, bytes], member: str, file: Path) -> dict[str, A
     return safetensors.read_from(io.BytesIO(packed), len(packed), f"{file}: {member}")
 
 
+def _is_module(member: str) -> bool:
+    """Whether it is module-0.vmfb to module-999.vmfb."""
+    number = member[len("module-") : -len(".vmfb")]
+    return member == f"module-{number}.vmfb" and len(number) <= 3 and number.isascii() and number.isdigit()
+
+
 def _members(archive: zipfile.ZipFile, size: int, file: Path) -> dict[str, zipfile.ZipInfo]:
     """The members by name; sizes are bounded by the file itself, since nothing is packed."""
     out: dict[str, zipfile.ZipInfo] = {}
     total = size
     for info in archive.infolist():
         name = info.filename
-        if name not in MEMBERS and not re.fullmatch(MODULE, name):
+        if name not in MEMBERS and not _is_module(name):
             raise PackageError(f"{file}: a package has no member {name[:80]!r}")
         if name in out:
             raise PackageError(f"{file}: two members are called {name}")
@@ -317,7 +321,7 @@ def _same_members(infos: Mapping[str, zipfile.ZipInfo], manifest: Manifest, file
             size = infos[name].file_size
             raise PackageError(f"{file}: {name} has {size} bytes, not {member.size}")
     for target in manifest.targets:
-        if target.file not in listed or not re.fullmatch(MODULE, target.file):
+        if target.file not in listed or not _is_module(target.file):
             raise PackageError(f"{file}: target {target.info.name} has no module")
     if WEIGHTS not in listed:
         raise PackageError(f"{file}: no {WEIGHTS}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -132,7 +131,7 @@ def _member(name: str, data: object) -> PackageFile:
     if not (isinstance(data, list) and len(data) == 2 and type(data[0]) is int and data[0] >= 0):
         raise PackageError(f"member {name[:40]!r}: expected size and hash")
     digest = text(data[1], "hash")
-    if not re.fullmatch(r"[0-9a-f]{64}", digest):
+    if len(digest) != 64 or not set(digest) <= set("0123456789abcdef"):
         raise PackageError(f"member {name[:40]!r}: not a SHA-256")
     return PackageFile(data[0], digest)
 

@@ -24,7 +24,7 @@ def read(data: bytes, where: str, *, minus_zero: bool = False) -> dict[str, Any]
     try:
         text = data.decode()  # of bytes, Python's JSON takes UTF-16 and UTF-32 too
         found = json.loads(text, object_pairs_hook=_once, parse_int=whole if "-0" in text else None)
-        if re.search(_HALF, text):
+        if "\\u" in text and re.search(_HALF, text):
             json.dumps(found, ensure_ascii=False).encode()
     except (ValueError, RecursionError) as e:
         raise PackageError(f"{where}: {str(e)[:200]}") from e

@@ -116,10 +116,10 @@ def device(word: str) -> Any:
         found = _devices.get(word)
         if found is not None:
             return found
-        name = re.split(r":", word, maxsplit=1)[0]
+        name, colon, _ = word.partition(":")
         driver = _driver(name)
         with reporting(f"device {word}", TargetError):
-            if (m := re.fullmatch(r"[a-z-]+:(\d+)", word)) is not None:
+            if colon and (m := re.fullmatch(r"[a-z-]+:(\d+)", word)) is not None:
                 listed = driver.query_available_devices()
                 if int(m[1]) >= len(listed):
                     raise TargetError(f"device {word}: this machine has {len(listed)} of them")

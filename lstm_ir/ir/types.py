@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from enum import Enum
 from typing import Any, TypeAlias
@@ -178,13 +177,11 @@ class TensorType(Immutable):
         return TensorType(tuple(dims.substitute(d, env) for d in self.shape), self.dtype)
 
 
-_TYPE = re.compile(r"([a-z]+[0-9]+)\[(.*)\]", re.DOTALL)
-
-
 def parse_type(text: str) -> TensorType:
     """The type written as `f32[T,B,64]`."""
-    m = _TYPE.fullmatch(text.strip())
-    if m is None:
+    dtype, _, rest = text.strip().partition("[")
+    letters = dtype.rstrip("0123456789")
+    if letters == dtype or not (letters.isascii() and letters.isalpha() and letters.islower()) or rest[-1:] != "]":
         raise IRError(f"not a tensor type: {text[:60]!r}")
-    inside = m.group(2).strip()
-    return TensorType(shape_of(inside.split(",") if inside else ()), DType.of(m.group(1)))
+    inside = rest[:-1].strip()
+    return TensorType(shape_of(inside.split(",") if inside else ()), DType.of(dtype))
