@@ -3,6 +3,7 @@
     pip install 'lstm-ir[oracles]'
     python benchmarks/cells.py -o docs/cells/measured.json
     python benchmarks/cells.py --cell min_gru --cell slstm --point 200,8,128 --mode inference --limit 120
+    python benchmarks/cells.py --ready -o docs/cells/measured.json      # seconds until ours is ready, alone
 
 Points are T,B,H; x has H columns too. A training step is the gradient of sum(y^2) by all weights, which change from
 call to call. Runners take turns (lstm_ir.measurement.side_by_side); results are compared before: a peer that differs is
@@ -204,6 +205,15 @@ def measure(point: Point, runners: tuple[str, ...], seconds: float, turns: int, 
     }  # fmt: skip
 
 
+def ready_seconds(point: Point) -> float:
+    """Until ours has its first results."""
+    call = point.calls(1)[0]
+    start = time.perf_counter()
+    runner = ours(point)
+    runner.read(runner.run(call))
+    return time.perf_counter() - start
+
+
 def versions() -> dict[str, str]:
     """Of what is measured; each point has its own, since points of later runs take the place of earlier ones."""
     return {p: version(p) for p in ("lstm-ir", "jax", "torch", "iree-base-compiler")}
@@ -222,15 +232,33 @@ def kept(path: Path, device: str) -> dict[str, Any]:
     return {**found, "points": [{"versions": of_all, **point} for point in found["points"]]}
 
 
+PLACE = ("cell", "T", "B", "H", "mode")
+
+
+def renew_ready(path: Path, point: Point, seconds: float) -> None:
+    """The file with these seconds for ours; all else that it says of the point stays."""
+    file = kept(path, point.device)
+    place = point.cell, point.T, point.B, point.H, MODES[point.training]
+    found = [r for r in file["points"] if tuple(r[k] for k in PLACE) == place]
+    if not found:
+        raise click.ClickException(f"{path} has no figures of {', '.join(map(str, place))}: measure the point first")
+    found[0]["ready_seconds"][OURS] = seconds
+    write(path, file)
+
+
+def write(path: Path, file: dict[str, Any]) -> None:
+    """As JSON."""
+    path.write_text(json.dumps(file, indent=1) + "\n", encoding="utf-8")
+
+
 def save(path: Path, device: str, results: list[dict[str, Any]]) -> None:
     """The file with these figures in place of those of the same points."""
-    place = ("cell", "T", "B", "H", "mode")
     file, here = kept(path, device), versions()
-    new = {tuple(r[k] for k in place) for r in results}
-    file["points"] = [r for r in file["points"] if tuple(r[k] for k in place) not in new]
+    new = {tuple(r[k] for k in PLACE) for r in results}
+    file["points"] = [r for r in file["points"] if tuple(r[k] for k in PLACE) not in new]
     file["points"] += [{**r, "versions": here} for r in results]
     file["points"].sort(key=lambda r: (r["cell"], POINTS.index("{T},{B},{H}".format(**r)), MODES.index(r["mode"])))
-    path.write_text(json.dumps(file, indent=1) + "\n", encoding="utf-8")
+    write(path, file)
 
 
 @click.command()
@@ -242,15 +270,34 @@ def save(path: Path, device: str, results: list[dict[str, Any]]) -> None:
 @click.option("--seconds", default=2.0, show_default=True, help="spent on each runner of a point")
 @click.option("--turns", default=9, show_default=True, help="of each runner at least")
 @click.option("--limit", default=600.0, show_default=True, help="seconds until a runner must be ready")
+@click.option("--ready", is_flag=True, help="the seconds until ours is ready alone; other figures of the file stay")
 @click.option("-o", "--output", type=OutputFile(Path), help="figures as JSON, point by point")
 def main(
     cells: tuple[str, ...], points: tuple[str, ...], modes: tuple[str, ...], beside: tuple[str, ...], device: str,
-    seconds: float, turns: int, limit: float, output: Path | None,
+    seconds: float, turns: int, limit: float, ready: bool, output: Path | None,
 ) -> None:  # fmt: skip
     """Measure cells at points."""
     if output is not None:
         kept(output, device)  # refuses another machine's file before anything is measured
         versions()
+    chosen = [
+        Point(cell, *map(int, sizes.split(",")), mode == MODES[1], device)
+        for cell in cells or gallery.NAMES for sizes in points or POINTS for mode in modes or MODES
+    ]  # fmt: skip
+    if ready:
+        for point in chosen:
+            took = ready_seconds(point)
+            print(f"{point.cell} {point.T},{point.B},{point.H} {MODES[point.training]}: {took:.2f} s", flush=True)
+            if output is not None:
+                renew_ready(output, point, took)
+        return
+    compare(chosen, beside or PEERS, seconds, turns, limit, output)
+
+
+def compare(
+    points: list[Point], peers: tuple[str, ...], seconds: float, turns: int, limit: float, output: Path | None
+) -> None:
+    """A line for each point."""
     wrong = 0
     print(
         "| cell | T,B,H | mode | "
@@ -258,28 +305,22 @@ def main(
         + " | ratio (90 % interval) | ready s | difference |"
     )
     print("|---|---|---|" + "---|" * len(MAKERS) + "---|---|---|")
-    for cell in cells or gallery.NAMES:
-        for sizes in points or POINTS:
-            for mode in modes or MODES:
-                T, B, H = map(int, sizes.split(","))
-                point = Point(cell, T, B, H, mode == MODES[1], device)
-                try:
-                    r = measure(point, beside or PEERS, seconds, turns, limit)
-                except DifferentError as problem:
-                    print(f"    left out, {problem}", file=sys.stderr)
-                    wrong += 1
-                    continue
-                ms = " | ".join(f"{r['median_ms'][w]:.3g}" if w in r["median_ms"] else "-" for w in MAKERS)
-                ratio = "-" if r["ratio"] is None else "{:.2f} ({:.2f}-{:.2f})".format(r["ratio"], *r["interval"])
-                worst = max(r["errors"].values(), default=float("nan"))
-                print(
-                    f"| {cell} | {sizes} | {mode} | {ms} | {ratio} | {r['ready_seconds'][OURS]:.1f} | {worst:.0e} |",
-                    flush=True,
-                )
-                for who, why in r["missing"].items():
-                    print(f"    {who}: {why}", file=sys.stderr)
-                if output is not None:
-                    save(output, device, [r])
+    for point in points:
+        try:
+            r = measure(point, peers, seconds, turns, limit)
+        except DifferentError as problem:
+            print(f"    left out, {problem}", file=sys.stderr)
+            wrong += 1
+            continue
+        ms = " | ".join(f"{r['median_ms'][w]:.3g}" if w in r["median_ms"] else "-" for w in MAKERS)
+        ratio = "-" if r["ratio"] is None else "{:.2f} ({:.2f}-{:.2f})".format(r["ratio"], *r["interval"])
+        worst = max(r["errors"].values(), default=float("nan"))
+        sizes, ready = f"{point.T},{point.B},{point.H}", r["ready_seconds"][OURS]
+        print(f"| {point.cell} | {sizes} | {r['mode']} | {ms} | {ratio} | {ready:.1f} | {worst:.0e} |", flush=True)
+        for who, why in r["missing"].items():
+            print(f"    {who}: {why}", file=sys.stderr)
+        if output is not None:
+            save(output, point.device, [r])
     if wrong:
         raise click.ClickException(f"runners differ in the results of {wrong} points, which are left out")
 

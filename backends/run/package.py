@@ -17,6 +17,7 @@ from lstm_ir.ir.errors import DeviceError, LstmIrError, PackageError, TargetErro
 from lstm_ir.ir.signature import starts
 from lstm_ir.ir.types import DType, TensorType
 
+_HOST = "cpu:host"  # a word of exports: a module has the name of what it was then
 _PLACE = r"[0-9]+|//.*"  # which device of a kind: its number, or where the driver finds it
 __all__ = ["ModuleFile", "Package", "open_package", "read_package", "write_package"]
 
@@ -33,9 +34,10 @@ def open_package(
 
     `device` is a kind (`cpu`, `vulkan`, …), a device word as for Executable, or the name of one of the package's
     modules (`cpu:x86-64-v2`), which is taken then. Of several CPU modules otherwise the one that uses most of this
-    processor.
+    processor; `cpu:host`, as of an export, is this too.
     """
     process.enter()
+    device = "cpu" if device == _HOST else device
     mapped = options is not None and options.map_weights
     found = read_package(path, require_key=require_key, mapped=mapped)
     if (release := other_release(found)) is not None:
@@ -59,7 +61,8 @@ def open_package(
 
 
 def stored_module(package: Package, target: str | None = None) -> PackedTarget:
-    """The package's target of that name (`cpu`: the best for this machine), without one the first that runs here."""
+    """The package's target of that name (`cpu`, `cpu:host`: the best here), without one the first that runs here."""
+    target = "cpu" if target == _HOST else target
     chosen = [t for t in package.targets if target is None or target in (t.info.name, t.info.kind)]
     runs = [t for t in _order(package, None) if t in chosen and why_not(t) is None]
     exact = [t for t in chosen if t.info.name == target]

@@ -113,3 +113,20 @@ def test_figures_of_another_machine_are_refused(tmp_path: Path) -> None:
     path.write_text(json.dumps({**benchmark().kept(tmp_path / "none", "cuda"), "points": []}))
     with pytest.raises(click.ClickException, match="is of cuda; this is cpu"):
         benchmark().kept(path, "cpu")
+
+
+def test_seconds_until_ours_is_ready_take_the_place_of_those_in_the_file(tmp_path: Path) -> None:
+    """And of nothing else; a point that was never measured has no place."""
+    made, path = benchmark(), tmp_path / "measured.json"
+    point = made.Point("ind_rnn", 200, 8, 128, False)
+    of = {"cell": "ind_rnn", "T": 200, "B": 8, "H": 128, "mode": "inference", "ratio": 2.0, "versions": {}}
+    others = [{**of, "mode": "training step"}, {**of, "T": 1000}]
+    points = [{**p, "ready_seconds": {"lstm-ir": 9.0, "torch": 1.0}} for p in (of, *others)]
+    about = {"machine": made.machine(), "device": "cpu"}
+    path.write_text(json.dumps({**about, "points": points}))
+    made.renew_ready(path, point, 0.5)
+    points[0]["ready_seconds"] = {"lstm-ir": 0.5, "torch": 1.0}
+    assert json.loads(path.read_text())["points"] == points
+    with pytest.raises(click.ClickException, match="has no figures of lru, 200, 8, 128, inference"):
+        made.renew_ready(path, point._replace(cell="lru"), 0.5)
+    assert 0 < made.ready_seconds(made.Point("ind_rnn", 3, 2, 8, False)) < 60

@@ -15,6 +15,7 @@ import lstm_ir as li
 from lstm_ir.backends.run import runtime
 from lstm_ir.backends.run.executable import Executable
 from lstm_ir.backends.run.loaded import CALLER, WORKERS, Loaded
+from lstm_ir.backends.run.package import read_package, stored_module
 
 H = 48
 # (T, B) by who runs them: 1 and 0 rows and steps are among them.
@@ -50,6 +51,15 @@ def exe() -> Executable:
 @pytest.fixture(scope="module")
 def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return li.export(graph(), tmp_path_factory.mktemp("package") / "m.lirpkg", ["cpu:host"])
+
+
+@pytest.mark.parametrize("word", ["cpu", "cpu:host"])
+def test_words_for_this_processor(package: Path, word: str) -> None:
+    """That which it was exported with, too; the module's own name is the processor's."""
+    assert stored_module(read_package(package), word).info.name not in ("cpu", "cpu:host")
+    with li.load(package, word) as exe:
+        assert exe.device == "cpu"
+        assert exe(x=np.zeros((3, 2, 40), np.float32))["y"].shape[:2] == (3, 2)
 
 
 def test_sizes_choose(exe: Executable) -> None:
