@@ -47,20 +47,20 @@ class _Window:
 def overwritten(plan: LoopPlan) -> dict[int, int]:
     """Stacked result -> the scanned operand over whose rows it may be written, as far as the kernel
     is concerned; what else reads that operand is the caller's to know."""
-    loop = plan.loop
+    loop, read = plan.loop, _reads(plan)
     out: dict[int, int] = {}
     for k, t in enumerate(loop.y_types):
         for j, x in enumerate(loop.x_types):
             alike = x == t and loop.x_reverse[j] == loop.y_reverse[k]
             same = alike and t.dtype not in (DType.i1, DType.u8, DType.u32)  # kept as other elements
-            if same and j not in out.values() and _fits(plan, k, j):
+            if same and j not in out.values() and _fits(plan, k, read[j]):
                 out[k] = j
                 break
     return out
 
 
-def _fits(plan: LoopPlan, k: int, j: int) -> bool:
-    reads, writes = list(_reads(plan, j)), list(_writes(plan, k))
+def _fits(plan: LoopPlan, k: int, reads: list[_Window | None]) -> bool:
+    writes = list(_writes(plan, k))
     if not reads or None in reads or any(w.width == 0 for w in writes) or _counted(plan, k):
         return False
     return all(w.spares(r) for w in writes for r in reads if r is not None)
@@ -72,18 +72,21 @@ def _counted(plan: LoopPlan, k: int) -> bool:
     return any(r.loops and (r.dest.kind, r.dest.index) == ("stack", k) for r in roots)
 
 
-def _reads(plan: LoopPlan, j: int) -> Iterator[_Window | None]:
-    """What is read of a scanned operand; None for a product or a sum that reads whole rows."""
-    if any(p.scan == j for p in plan.projections):
-        yield None  # of all steps, at any time
+def _reads(plan: LoopPlan) -> dict[int, list[_Window | None]]:
+    """What is read of each scanned operand; None for a product or a sum that reads whole rows."""
+    found: dict[int, list[_Window | None]] = {j: [] for j in range(len(plan.loop.x_types))}
+    for p in plan.projections:
+        found[p.scan].append(None)  # of all steps, at any time
     for c in plan.components:
         for s in c.sweeps:
             for r in s.roots:
                 # An element may be read by itself and in a product besides.
                 whole = {a for x in walk(r.atom) if x.op in WHOLE for b in below(x) for a in walk(b)}
                 for a in walk(r.atom):
-                    if a.source is not None and (a.source.kind, a.source.index) == ("scan", j):
-                        yield _Window.of(s, a.access) if a not in whole and a.cols and not a.loops else None
+                    if a.source is not None and a.source.kind == "scan":
+                        alone = a not in whole and a.cols and not a.loops
+                        found[a.source.index].append(_Window.of(s, a.access) if alone else None)
+    return found
 
 
 def _writes(plan: LoopPlan, k: int) -> Iterator[_Window]:

@@ -94,7 +94,7 @@ class _Planner:
         roots = [r for out in self._outputs() for r in self._roots(*out)]
         roots = self._matched(roots)
         p.numbers.inline(roots, p.rebuilt)
-        self._add_temps(roots)
+        self._add_temps(roots, set())
         if self.meeting is not None:
             self._read_again(roots)
         self._merge(roots)
@@ -221,9 +221,9 @@ class _Planner:
 
     # -- scratch rows
 
-    def _add_temps(self, roots: list[Root]) -> None:
+    def _add_temps(self, roots: list[Root], seen: set[Atom]) -> None:
+        """Those that the roots read, as further roots; what is `seen` reads none that is missing."""
         have = {r.dest.index for r in roots if r.dest.kind == "temp"}
-        seen: set[Atom] = set()
         i = 0
         while i < len(roots):
             for a in walk(roots[i].atom, seen):
@@ -271,6 +271,7 @@ class _Planner:
     def _spill(self, roots: list[Root]) -> None:
         """What an earlier phase computed with a product is kept, not computed again."""
         done: dict[tuple[Atom, int, int], Atom] = {}
+        seen: set[Atom] = set()
         i = 0
         while i < len(roots):
             r = roots[i]
@@ -287,7 +288,7 @@ class _Planner:
             r.atom = self.puller.rebuilt(r.atom, {}, kept)
             if r.dest.kind == "temp":
                 self.puller.temps[r.dest.index].atom = r.atom
-            self._add_temps(roots)
+            self._add_temps(roots, seen)
             i += 1
 
     def _mark_own(self, roots: list[Root]) -> None:
