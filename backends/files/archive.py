@@ -262,7 +262,7 @@ def _unpacked(data: Mapping[str, bytes], member: str, file: Path) -> dict[str, A
     return safetensors.read_from(io.BytesIO(packed), len(packed), f"{file}: {member}")
 
 
-def _is_module(member: str) -> bool:
+def is_module(member: str) -> bool:
     """Whether it is module-0.vmfb to module-999.vmfb."""
     number = member[len("module-") : -len(".vmfb")]
     return member == f"module-{number}.vmfb" and len(number) <= 3 and number.isascii() and number.isdigit()
@@ -274,7 +274,7 @@ def _members(archive: zipfile.ZipFile, size: int, file: Path) -> dict[str, zipfi
     total = size
     for info in archive.infolist():
         name = info.filename
-        if name not in MEMBERS and not _is_module(name):
+        if name not in MEMBERS and not is_module(name):
             raise PackageError(f"{file}: a package has no member {name[:80]!r}")
         if name in out:
             raise PackageError(f"{file}: two members are called {name}")
@@ -321,7 +321,7 @@ def _same_members(infos: Mapping[str, zipfile.ZipInfo], manifest: Manifest, file
             size = infos[name].file_size
             raise PackageError(f"{file}: {name} has {size} bytes, not {member.size}")
     for target in manifest.targets:
-        if target.file not in listed or not _is_module(target.file):
+        if target.file not in listed or not is_module(target.file):
             raise PackageError(f"{file}: target {target.info.name} has no module")
     if WEIGHTS not in listed:
         raise PackageError(f"{file}: no {WEIGHTS}")
