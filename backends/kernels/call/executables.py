@@ -71,11 +71,10 @@ def define(
     defined = Defined(Counter(), {})
     _publish(module, kept, options, helped, relax, defined)
     for symbol, kernel in kept.items():
-        text = kernel.text(f"{symbol}_run")
-        if cpu:
-            text, functions = declared([(f"{symbol}_run", bound(kernel))])
-            defined.functions.update(functions)
-        _define(module, symbol, [f"{symbol}_run"], text)
+        name = f"{symbol}_run"
+        text, functions = declared([(name, bound(kernel))]) if cpu else (kernel.text(name), {})
+        defined.functions.update(functions)
+        _define(module, symbol, [name], text)
     return defined
 
 
