@@ -26,7 +26,7 @@ from lstm_ir.backends.files.packed_graph import TEXT_LIMIT, PackedGraph
 from lstm_ir.backends.memory import ALIGNMENT
 from lstm_ir.backends.targets.target import Target
 from lstm_ir.ir.errors import KeyTypeError, LstmIrError, PackageError
-from lstm_ir.ir.foreign_errors import become
+from lstm_ir.ir.foreign_errors import become, refusals_become
 from lstm_ir.ir.input_file import reading
 from lstm_ir.ir.output_file import replacing
 from lstm_ir.ir.signature import Signature
@@ -290,8 +290,8 @@ def _members(archive: zipfile.ZipFile, size: int, file: Path) -> dict[str, zipfi
 
 
 def _seal(key: bytes, text: bytes) -> bytes:
-    import hmac  # slow: hashlib comes with it
-
+    with refusals_become(PackageError, "the signature"):  # an import opens files
+        import hmac  # slow: hashlib comes with it
     return hmac.new(key, text, "sha256").hexdigest().encode()
 
 

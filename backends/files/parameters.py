@@ -12,6 +12,7 @@ from lstm_ir.backends import bindings
 from lstm_ir.backends.files import safetensors
 from lstm_ir.backends.memory import ALIGNMENT, Array, bytes_of, empty
 from lstm_ir.ir.errors import CallError, PackageError
+from lstm_ir.ir.foreign_errors import refusals_become
 from lstm_ir.ir.output_file import replacing
 from lstm_ir.ir.types import TensorType
 
@@ -68,8 +69,8 @@ def read_weights(path: str | Path) -> dict[str, Array]:
     """The arrays of a `.npz` or `.safetensors` file; PackageError for anything else."""
     suffix = Path(path).suffix if isinstance(path, (str, Path)) else ""
     if suffix == ".npz":
-        from lstm_ir.backends.files import npz  # who loads a package does without
-
+        with refusals_become(PackageError, str(path)):  # an import opens files, too
+            from lstm_ir.backends.files import npz  # who loads a package does without
         return npz.read(path)
     if suffix == ".safetensors":
         return safetensors.read(path)
