@@ -77,7 +77,7 @@ class KernelFunction:
         word, attributes = ("private ", "" if self.joins else _PRIVATE) if self.private else ("", self.attributes)
         return [
             f"func.func {word}@{kernel}{self.name}({parameters}) {attributes} {{",
-            *(f"%c{i} = arith.constant {_typed(c)}" for i, c in enumerate(self.constants)),
+            *(f"{_named(i, c)} = arith.constant {_typed(c)}" for i, c in enumerate(self.constants)),
             *spelled.lines(self.buffers),
             *spelled.lines(self.body),
             "return",
@@ -115,7 +115,7 @@ class _Spelling:
 
     def __init__(self, kernel: str, constants: tuple[Constant, ...]) -> None:
         self.kernel = kernel
-        self._names = {(c.literal, c.kind): f"%c{i}" for i, c in enumerate(constants)}
+        self._names = {(c.literal, c.kind): _named(i, c) for i, c in enumerate(constants)}
         self._lines: list[str] = []
 
     def lines(self, body: Body) -> list[str]:
@@ -169,6 +169,11 @@ class _Spelling:
             case CallStatement():
                 kinds, given = ", ".join(map(str, s.kinds)), self._listed(s.arguments)
                 return f"func.call @{self.kernel}{s.function}({given}) : ({kinds}) -> ()"
+
+
+def _named(place: int, c: Constant) -> str:
+    """An index is called by its number, as MLIR does."""
+    return f"%c{c.literal}" if c.kind == "index" and c.literal.isdigit() else f"%k{place}"
 
 
 def _typed(c: Constant) -> str:

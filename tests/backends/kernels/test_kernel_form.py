@@ -50,11 +50,11 @@ def _plain(kernel: Kernel) -> list[str]:
     for line in kernel.text("f").split("\n"):
         if line.startswith("func.func"):
             constants.clear()
-        m = re.fullmatch(r"(%c\d+) = arith\.constant (.*)", line)
+        m = re.fullmatch(r"(%[ck]\d+) = arith\.constant (.*)", line)
         if m is not None:
             constants[m[1]] = m[2]
             continue
-        for used in re.findall(r"%c\d+", line):
+        for used in re.findall(r"%[ck]\d+", line):
             line = re.sub(rf"{used}\b", f"<{constants[used]}>", line)
         lines.append(line)
     return lines
@@ -82,7 +82,7 @@ def test_numbers_that_differ_are_arguments() -> None:
     # Between what is read and what is written, as `KernelCall.signature` has it.
     between = "!stream.binding, %d0: index, %n0: index, %n1: index, %b_out0: !stream.binding"
     assert f"(%b_in0: {between})" in text
-    assert "memref.store %c0, %a1[%n1] : memref<?xf32>" in lines
+    assert "memref.store %k0, %a1[%n1] : memref<?xf32>" in lines
     assert text.count("-> memref<?x?xf32>{%d0, %n0}") == 1
     assert text.count("-> memref<?xf32>{%n0}") == 1
     called = "func.call @f_component_0(%d0, %m_out0, %n0, %n1)"
