@@ -126,3 +126,42 @@ def test_a_fork_waits_for_first_uses_in_other_threads(use: str, after: float) ->
     command = [sys.executable, "-c", FIRST_USE, use, str(after)]
     done = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=200)
     assert (done.stdout, done.returncode) == ("5\n", 0), done.stderr[-2000:]
+
+
+SLOW_IMPORT = """
+import threading, time
+import lstm_ir as li
+import logging  # its hook of forks is younger than the library's: it runs first, and takes the lock of logging
+threading.Thread(target=__import__, args=["h5py"]).start()
+time.sleep(0.1)
+"""
+IMPORT_AFTER_THE_HOOK = """
+import os, threading, time
+go = threading.Event()
+os.register_at_fork(before=lambda: (go.set(), time.sleep(0.3)))  # older than the library's: it runs after it
+import lstm_ir as li
+threading.Thread(target=lambda: (go.wait(), __import__("h5py"))).start()
+"""
+FORKED = """
+import os, signal
+start = time.monotonic()
+child = os.fork()
+if child == 0:
+    signal.alarm(20)
+    import h5py
+    os._exit(5)
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), time.monotonic() - start)
+"""
+
+
+@pytest.mark.parametrize("begin", [SLOW_IMPORT, IMPORT_AFTER_THE_HOOK], ids=["logging", "begins"])
+def test_a_fork_waits_for_imports_that_begin_or_log(tmp_path: Path, begin: str) -> None:
+    """One that logs waited for the fork, which waited for it; one began between the hook and the fork."""
+    (tmp_path / "h5py.py").write_text("import time\ntime.sleep(0.6)\nimport logging\nlogging.getLogger('h5py')\n")
+    paths = {"PYTHONPATH": os.pathsep.join([str(tmp_path), environment().get("PYTHONPATH", "")])}
+    command = [sys.executable, "-c", begin + FORKED]
+    done = subprocess.run(command, env={**environment(), **paths}, capture_output=True, text=True, timeout=100)
+    assert done.returncode == 0, done.stderr[-2000:]
+    code, seconds = done.stdout.split()
+    assert code == "5", done.stdout
+    assert float(seconds) < 15
