@@ -44,13 +44,13 @@ def _before() -> None:
 
 def _pause() -> None:
     """Libraries take logging's lock when they are imported; its own hook may have taken it before this one ran."""
-    logging = getattr(sys.modules.get("logging"), "_lock", None)
-    held = logging is not None and getattr(logging, "_is_owned", bool)()
+    lock: Any = getattr(sys.modules.get("logging"), "_lock", None)
+    held = getattr(lock, "_is_owned", bool)()
     if held:
-        logging.release()
+        lock.release()
     time.sleep(_PAUSE)
     if held:
-        logging.acquire()
+        lock.acquire()
 
 
 def _lock() -> None:

@@ -75,6 +75,13 @@ def mamba2(s: Any, x: Any) -> Any:
     return s, (before, li.einsum("bhkv,bhk->bhv", s, q) + 0.5 * v)
 
 
+@cell((B, H, K, V))
+def decay_by_letters(s: Any, x: Any) -> Any:
+    q, k, v, _, f = x
+    s = li.einsum("bh,bhkv->bhkv", li.sigmoid(f), s) + li.einsum("bhk,bhv->bhkv", k, v)
+    return s, li.einsum("bhk,bhkv->bhv", q, s)
+
+
 @cell((B, H, V, K))
 def values_first(s: Any, x: Any) -> Any:
     q, k, v, _, f = x

@@ -1,7 +1,8 @@
 """`einsum`: products summed over letters, as NumPy reads them.
 
-Operands are multiplied from the left to the right, each product one `dot_general`; a letter is summed as soon
-as nothing later has it. A letter twice in one operand is its diagonal. An axis of size 1 broadcasts.
+Operands are multiplied from the left to the right, each product one `dot_general`, or one `multiply` where nothing
+is summed and one operand has all letters; a letter is summed as soon as nothing later has it. A letter twice in one
+operand is its diagonal. An axis of size 1 broadcasts.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from lstm_ir.ops.primitive.broadcast import as_values
 from lstm_ir.ops.primitive.fill import iota
 from lstm_ir.ops.primitive.linear import dot_general
 from lstm_ir.ops.primitive.reduce import sum
-from lstm_ir.ops.primitive.shape import reshape, squeeze, transpose
+from lstm_ir.ops.primitive.shape import expand_dims, reshape, squeeze, transpose
 
 _DOTS = "0123456789"  # stand for the axes of an ellipsis
 
@@ -150,9 +151,17 @@ def _contracted(a: Value, la: str, b: Value, lb: str, later: str) -> tuple[Value
     b, lb = _summed(b, lb, later + la)
     both = [x for x in la if x in lb]
     batch, inner = [x for x in both if x in later], [x for x in both if x not in later]
+    if not inner and len(both) == min(len(la), len(lb)):
+        return (_scaled(a, la, b, lb), la) if len(lb) == len(both) else (_scaled(b, lb, a, la), lb)
     places = [tuple(map(n.index, part)) for part in (inner, batch) for n in (la, lb)]
     y = dot_general(a, b, (places[0], places[1]), (places[2], places[3]))
     return y, "".join([*batch, *(x for x in la if x not in both), *(x for x in lb if x not in both)])
+
+
+def _scaled(x: Value, name: str, by: Value, letters: str) -> Value:
+    """x times numbers that some of its axes have: no sum, so no product of matrices, which compilers make slowly."""
+    by = transpose(by, [letters.index(n) for n in name if n in letters])
+    return e.multiply(x, expand_dims(by, [i for i, n in enumerate(name) if n not in letters]))
 
 
 def outer(a: Any, b: Any) -> Value:

@@ -77,6 +77,17 @@ def test_random_equations_compiled(named: bool, seed: int) -> None:
     sweep.held(found, seed)
 
 
+@pytest.mark.parametrize("text", ["bh,bhkv->bhkv", "vbhk,hb->bhvk", "bhv,bhv->vhb", ",bh->hb", "bh,bhv,bhv->hbv"])
+def test_a_scaling_is_no_product_of_matrices(text: str, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    shapes = [tuple({"b": 2, "h": 3, "k": 4, "v": 5}[n] for n in t) for t in text.partition("->")[0].split(",")]
+    arrays = [rng.standard_normal(s) for s in shapes]
+    g = graph(text, arrays, named=False)
+    assert "dot_general" not in {n.op.name for n in g.nodes}
+    got = li.interpret(g, {f"x{i}": a for i, a in enumerate(arrays)})["y"]
+    np.testing.assert_allclose(got, np.einsum(text, *arrays), rtol=1e-15, err_msg=str(seed))
+
+
 def test_spaces_and_numbers() -> None:
     x = li.input("x", (3, 4), "i32")
     a = np.arange(12, dtype=np.int32).reshape(3, 4)
