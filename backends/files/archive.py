@@ -78,6 +78,12 @@ class Package(NamedTuple):
         return self.manifest.extra
 
     @property
+    def digest(self) -> str:
+        """One hash of all members; packages of one digest run alike."""
+        members = sorted((name, m.sha256) for name, m in self.manifest.members.items())
+        return sha256(repr(members).encode())
+
+    @property
     def graph(self) -> PackedGraph | None:
         """What the package was made of; None where its writer left that out."""
         recipe = self.manifest.recipe

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from lstm_ir.backends.files import safetensors
-from lstm_ir.ir.errors import PackageError
+from lstm_ir.ir.errors import CallError, PackageError
 from lstm_ir.ir.foreign_errors import become
 from lstm_ir.ir.output_file import replacing
 
@@ -38,3 +38,14 @@ def _file(path: object) -> Path:
     if not isinstance(path, (str, os.PathLike)):
         raise PackageError(f"a state file's path is {path!r}, which is no path")
     return Path(path)
+
+
+def need_place(path: object, what: str) -> Path:
+    """The path of a file that is written later. CallError for no path, PackageError for a folder, or one in none."""
+    if not isinstance(path, (str, Path)):
+        raise CallError(f"{what} is {path!r:.80}; expected a path")
+    file = Path(path)
+    if file.is_dir() or not file.parent.is_dir():
+        wrong = "is a folder" if file.is_dir() else "stands in no folder that there is"
+        raise PackageError(f"{what} {file} {wrong}")
+    return file

@@ -6,7 +6,7 @@ import weakref
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
@@ -137,6 +137,12 @@ class Session:
         def __getattr__(self, name: str) -> Any:
             written = instead(name, self.__dict__.get("entries", ()))
             raise AttributeError(f"the {self._what} has no attribute {name!r}{written}", name=name, obj=self)
+
+    def __reduce__(self) -> NoReturn:
+        raise DeviceError(
+            f"the {self._what} cannot be copied or pickled: its memory is the device's; exe.session() makes another "
+            "client of the module, li.export a package that another process loads, exe.save_state a file of its state"
+        )
 
     @property
     def state(self) -> HeldState:
@@ -369,6 +375,7 @@ class Executable(Session):
 
     _what = "executable"
     package: Path | None = None
+    digest: str | None = None  # of what that file holds
 
     def __init__(
         self,

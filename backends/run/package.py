@@ -100,7 +100,7 @@ def _load(
         work=target.work,
         options=options,
     )
-    made.package = Path(package.path).absolute()
+    made.package, made.digest = Path(package.path).absolute(), package.digest
     return made
 
 

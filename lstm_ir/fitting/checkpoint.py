@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from lstm_ir.backends.files import state_file
-from lstm_ir.ir.errors import CallError, PackageError
+from lstm_ir.ir.errors import PackageError
 
 if TYPE_CHECKING:
     from lstm_ir.backends.run.executable import Session
@@ -105,16 +105,3 @@ def _position(text: str | None, where: str) -> Position:
 def better(loss: float, position: Position) -> bool:
     """Whether this loss is the lowest so far; one that is no number is not."""
     return not math.isnan(loss) and (position.best is None or loss < position.best)
-
-
-def need_path(path: object, what: str) -> Path | None:
-    """A path or None; CallError for anything else."""
-    if path is not None and not isinstance(path, (str, Path)):
-        raise CallError(f"fit: {what} is {path!r:.80}; expected a path")
-    if path is None:
-        return None
-    file = Path(path)
-    if file.is_dir() or not file.parent.is_dir():
-        wrong = "is a folder" if file.is_dir() else "stands in no folder that there is"
-        raise PackageError(f"fit: {what} {file} {wrong}")
-    return file

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from lstm_ir.backends.files.state_file import need_place
 from lstm_ir.backends.run.executable import Session
 from lstm_ir.fitting.batches import Batches, BatchSource
-from lstm_ir.fitting.checkpoint import need_path
 from lstm_ir.fitting.history import History
 from lstm_ir.fitting.interrupts import Interrupts
 from lstm_ir.fitting.logs import log_of
@@ -69,7 +69,7 @@ def fit(
     for name, flag in (("resume", resume), ("progress", progress)):
         if not isinstance(flag, bool):
             raise CallError(f"fit: {name} is {flag!r:.80}; expected True or False")
-    path = need_path(checkpoint, "checkpoint")
+    path = None if checkpoint is None else need_place(checkpoint, "fit: checkpoint")
     if resume and path is None:
         raise CallError("fit: resume goes on from a checkpoint; give its path")
     if resume and path is not None and not path.exists():

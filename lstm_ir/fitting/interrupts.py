@@ -45,6 +45,6 @@ class Interrupts:
             self.cut = False
         finally:
             self._held = False
-        if self._came:
-            self._came = False
-            raise KeyboardInterrupt
+            if self._came:  # also where an error ended it: who asked for an end gets it
+                self._came = False
+                raise KeyboardInterrupt

@@ -16,7 +16,7 @@ from lstm_ir.fitting.interrupts import Interrupts
 from lstm_ir.fitting.logs import NoLog
 from lstm_ir.fitting.progress import Clock, Progress, Share
 from lstm_ir.fitting.validation import PREFIX, Validation, scalars
-from lstm_ir.ir.errors import CallError
+from lstm_ir.ir.errors import CallError, LstmIrError
 
 if TYPE_CHECKING:
     from lstm_ir.backends.run.executable import Session
@@ -242,10 +242,14 @@ class Run:
 
     def _interrupted(self, whole: bool) -> None:
         """Save, and say how to go on. Not `whole`: state and position may be of two steps, which are not saved."""
+        problem = None
         if whole:
-            self._save()
+            try:
+                self._save()
+            except LstmIrError as e:  # it is said: what is raised is the interrupt
+                whole, problem = False, e
         step, on = self._at.step, "the same call with resume=True goes on"
-        text = f"fit: stopped after step {step}"
+        text = f"fit: stopped after step {step}" + ("" if problem is None else f", not saved: {problem}")
         if self._path is None:
             text += "; no checkpoint was asked for, the state stays in the session"
         elif self._saved is None:
@@ -253,7 +257,8 @@ class Run:
         elif whole:
             text += f", saved in {self._path}: {on}"
         else:
-            text += f" and before the next was done, not saved; {self._path} has step {self._saved}: {on}"
+            text += " and before the next was done, not saved" if problem is None else ""
+            text += f"; {self._path} has step {self._saved}: {on}"
         if self._progress is not None:
             self._progress.say(text)
         else:

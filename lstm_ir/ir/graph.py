@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
 from lstm_ir.ir.attributes import check_attrs
 from lstm_ir.ir.cached import cached_property
@@ -24,6 +24,7 @@ from lstm_ir.ir.printer import print_graph
 from lstm_ir.ir.shown import shown_by
 from lstm_ir.ir.signature import Requirement
 from lstm_ir.ir.types import DType, TensorType
+from lstm_ir.ir.unchanging import Unchanging
 
 if TYPE_CHECKING:
     from typing import Self
@@ -83,6 +84,9 @@ class Value(Operators):
         return compared(builder, self, other) if comparable(other) else NotImplemented
 
     __hash__ = object.__hash__
+
+    def __reduce__(self) -> NoReturn:
+        raise IRError(f"{self!r} is part of a graph, which can be pickled; a value alone cannot, nor be copied")
 
     def __repr__(self) -> str:
         return f"<{self.node.op.name}#{self.index}: {self.type}>"
@@ -254,7 +258,7 @@ def make(op: Op, *args: Arg, loc: Loc | None = None, **attrs: Any) -> Node:
     return make_node(op, args, attrs, here() if loc is None else loc)
 
 
-class Graph:
+class Graph(Unchanging):
     """Named inputs, named outputs, and the nodes between them.
 
         g = Graph("tagger", inputs=[x], outputs={"y": y})

@@ -21,6 +21,7 @@ from lstm_ir.ir.printer import print_program
 from lstm_ir.ir.shown import shown_by
 from lstm_ir.ir.signature import Check, Entry, Port, Requirement, Signature, StateVar, starts
 from lstm_ir.ir.types import TensorType
+from lstm_ir.ir.unchanging import Unchanging
 from lstm_ir.ir.verify import verify
 
 
@@ -49,7 +50,7 @@ class State:
 
 @told_class({"states": "state", "graphs": "entries, graphs by name"})
 @dataclass(frozen=True, eq=False)
-class Program:
+class Program(Unchanging):
     """Entries by name; `binding[entry]` says which input is fed from, and which output goes to, a
     state.
 

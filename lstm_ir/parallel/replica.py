@@ -40,6 +40,7 @@ class Opening(NamedTuple):
     device: str | None = None
     require_key: bytes | None = None
     threads: int | None = None
+    digest: str | None = None  # of the package, where it has to be one that another copy has loaded
 
 
 class Reply(NamedTuple):
@@ -62,6 +63,10 @@ class Replica:
         """
         use_threads(opening.threads)
         self._exe = load(opening.path, opening.device, require_key=opening.require_key)
+        self.digest = self._exe.digest
+        if opening.digest not in (None, self.digest):
+            self._exe.close()
+            raise PackageError(f"{opening.path}: it is another package than the one that the trainer has loaded")
         entries = self._exe.entries
         problem = _unfit(self._exe.state, {n: f.entry for n, f in entries.items()})
         if problem is not None:

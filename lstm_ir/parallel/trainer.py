@@ -39,6 +39,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from lstm_ir.backends.files.state_file import need_place
 from lstm_ir.backends.targets import cpus
 from lstm_ir.ir.arrays import Conform, take
 from lstm_ir.ir.errors import CallError, DeviceError, LstmIrError, PackageError
@@ -93,6 +94,7 @@ class Trainer:
         if not isinstance(package, (str, os.PathLike)):
             raise PackageError(f"Trainer: takes the path of a package, got {type(package).__name__}")
         key = require_key.encode() if isinstance(require_key, str) else require_key
+        file = None if checkpoint is None else need_place(checkpoint, "Trainer: checkpoint")
         opening = Opening(os.path.abspath(package), device, key)
         self._lock = threading.RLock()  # the handler of a signal may close it in the midst of a step
         self._stepping = self._closing = False
@@ -104,11 +106,11 @@ class Trainer:
         try:
             self._parts = BatchParts(self._replica.grads, batch, workers, weigh, reduction)
             self._names = gradients(self._replica.grads)
-            self._checkpoint = Checkpoint(self._replica, None if checkpoint is None else Path(checkpoint), every)
-            if resume and checkpoint is not None and Path(checkpoint).exists():
-                self._replica.load(checkpoint)
+            self._checkpoint = Checkpoint(self._replica, file, every)
+            if resume and file is not None and file.exists():
+                self._replica.load(file)
             share = max(1, cpus.cores() // workers) if threads is None else threads
-            self._transport = self._reach(opening._replace(threads=share), float(timeout))
+            self._transport = self._reach(opening._replace(threads=share, digest=self._replica.digest), float(timeout))
             for _ in range(workers):
                 self._links.append(self._transport.start())
             self._exchange(LOAD, [self._transport.share(self._replica.state())] * workers)
@@ -232,10 +234,11 @@ class Trainer:
             reply = self._received(i) if self._sent(i, LOAD, self._replica.step, shared) else None
             if reply is not None:
                 if reply.error is not None:
+                    self._dismiss(i)
                     raise error_of(reply.error, f"worker {i}")
                 self._stale.discard(i)
                 return
-        raise DeviceError(f"worker {i} was lost {_STARTS} times in one step: {self._why}")
+        raise DeviceError(f"worker {i} was lost {_STARTS} times while it started: {self._why}")
 
     def _sent(self, i: int, verb: str, step: int, shared: Any) -> bool:
         """Whether the worker is there, may get the message, and was sent it."""
@@ -264,6 +267,13 @@ class Trainer:
     def _link(self, i: int) -> Link | None:
         self._open()
         return self._links[i]
+
+    def _dismiss(self, i: int) -> None:
+        """End a worker that did not take the state: it may not have the package. The next step starts another."""
+        link = self._link(i)
+        self._links[i] = None
+        if link is not None:
+            link.end()
 
     def _forget(self, i: int, link: Link, why: LostError) -> None:
         self._why = str(why)

@@ -30,7 +30,7 @@ def serve(s: socket.socket) -> None:
 
 def _opened(fields: dict[str, Any]) -> tuple[Replica | None, Reply]:
     key = fields["require_key"]
-    opening = Opening(fields["path"], fields["device"], None if key is None else bytes.fromhex(key), fields["threads"])
+    opening = Opening(**{**fields, "require_key": None if key is None else bytes.fromhex(key)})
     try:
         replica = Replica(opening)
     except LstmIrError as e:

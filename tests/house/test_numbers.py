@@ -82,6 +82,7 @@ KINDS: dict[str, dict[str, str]] = {
         "lstm_ir/ir/verify.py": "DEPTH",
         "lstm_ir/ops/core/roll.py": "STEPS",
         "lstm_ir/ops/core/same_padding.py": "WIDEST",
+        "lstm_ir/ops/nn/sampling.py": "_COLDEST _HOTTEST",
         "lstm_ir/ops/scan/matrix_state.py": "MOST_WRITES",
         "lstm_ir/parallel/trainer.py": "_STARTS",
         "lstm_ir/serving/connections.py": "_LEAST _FIRST _MOST",

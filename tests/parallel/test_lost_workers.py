@@ -375,3 +375,26 @@ def test_a_trainer_that_is_killed_is_resumed_from_its_checkpoint(package: Path, 
         assert not any(map(alive, workers))
     assert list(losses) == list(range(STEPS))
     assert [losses[s] for s in range(STEPS)] == [a.tobytes().hex() for a in wanted[0]]
+
+
+def test_a_worker_takes_no_other_package(package: Path, wanted: Wanted, tmp_path: Path) -> None:
+    """The file is replaced while it is used: a worker that starts then refuses it, and takes the old one again."""
+    path, other, copy = tmp_path / "now.lirpkg", classifier(tmp_path, mask=True), tmp_path / "copy"
+    copy.write_bytes(package.read_bytes())
+    os.replace(copy, path)
+    with Trainer(path, 2, threads=1) as trainer:
+        losses = [trainer.step(batch(s))["loss"] for s in range(AT)]
+        os.replace(other, path)
+        link = trainer._links[1]
+        assert isinstance(link, ProcessLink)
+        kill(link)
+        for _ in range(2):
+            with pytest.raises(li.PackageError, match=r"worker 1: .*: it is another package than the one that the tr"):
+                trainer.step(batch(AT))
+        path.unlink()
+        with pytest.raises(li.PackageError, match=r"worker 1: .*No such file"):
+            trainer.step(batch(AT))
+        copy.write_bytes(package.read_bytes())
+        os.replace(copy, path)
+        losses += [trainer.step(batch(s))["loss"] for s in range(AT, STEPS)]
+        confirm(trainer, losses, wanted)

@@ -191,6 +191,7 @@ def refused(package: Path) -> Any:
         ({"timeout": 0}, "timeout is 0"),
         ({"checkpoint_every": 0}, "checkpoint_every is 0"),
         ({"resume": True}, "resume begins with a checkpoint"),
+        ({"checkpoint": 3}, "Trainer: checkpoint is 3; expected a path"),
         ({"reduction": "max"}, "reduction is 'max'"),
         ({"weigh": 3}, "weigh is a function"),
         ({"batch": "N"}, "no input has an axis of size N"),
@@ -200,6 +201,12 @@ def refused(package: Path) -> Any:
 def test_what_a_trainer_cannot_be_made_of(package: Path, words: dict[str, Any], said: str) -> None:
     with pytest.raises(li.CallError, match=said):
         Trainer(package, **words)
+
+
+def test_a_checkpoint_that_cannot_be_written_is_refused_before_the_first_step(package: Path, tmp_path: Path) -> None:
+    for path, said in ((tmp_path / "no" / "run.safetensors", "stands in no folder"), (tmp_path, "is a folder")):
+        with pytest.raises(li.PackageError, match=f"Trainer: checkpoint .* {said}"):
+            Trainer(package, checkpoint=path)
 
 
 def test_packages_that_do_not_train(tmp_path: Path) -> None:
@@ -267,7 +274,7 @@ def test_a_closed_trainer(package: Path) -> None:
 
 def test_workers_that_cannot_start(package: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "executable", "/bin/false")
-    with pytest.raises(li.DeviceError, match=r"worker 0 was lost \d times in one step: it ended with exit code 1"):
+    with pytest.raises(li.DeviceError, match=r"worker 0 was lost \d times while it started: it ended with exit code 1"):
         Trainer(package, 2)
     monkeypatch.setattr(sys, "executable", "/nowhere/python")
     with pytest.raises(li.DeviceError, match="a worker cannot be started: No such file"):

@@ -67,6 +67,28 @@ def test_an_interrupt_inside_of_a_step_waits_for_its_end(
     assert {"loss", "grad_norm", "lr", "accuracy", "validation/loss", "validation/accuracy"} == {t for t, _ in told}
 
 
+@pytest.mark.parametrize("at", [2, 4])
+def test_an_interrupt_is_raised_where_the_checkpoint_cannot_be_written(
+    exe: Executable, at: int, seed: int, tmp_path: Path, capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    """The disk is full at the end of the epoch (4), or when the interrupt saves (2); the old file stays."""
+    given, path = batches(seed, COUNT), tmp_path / "run"
+    path.write_text("old")
+
+    def full(*_: object) -> None:
+        raise li.PackageError("the disk is full")
+
+    monkeypatch.setattr(checkpoint, "save", full)
+    with exe.session() as session, pytest.raises(KeyboardInterrupt):
+        li.fit(session, given, checkpoint=path, log=Log(at), **options(4))
+    said = capsys.readouterr().err
+    assert said.startswith("fit: stopped after step ")
+    assert said.endswith("there is no checkpoint yet\n")
+    assert "saved in" not in said
+    assert path.read_text() == "old"
+
+
 def test_an_interrupt_in_the_validation_leaves_it_due(exe: Executable, seed: int, tmp_path: Path) -> None:
     given, path = batches(seed, COUNT), tmp_path / "run"
     held_out = options(None)["validation"]

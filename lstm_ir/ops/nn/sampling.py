@@ -6,6 +6,9 @@
              less than p together (Holtzman et al., "The Curious Case of Neural Text Degeneration", ICLR 2020)
     draw     the largest of what is kept, each with Gumbel's noise added
 
+What is drawn is the largest of logits + temperature * noise, which has no quotient that could overflow; probabilities
+are those of (logits - the largest) / temperature.
+
 The order of the three is that of Hugging Face's `generate`.
 """
 
@@ -25,11 +28,15 @@ from lstm_ir.ops.primitive import elementwise as e
 from lstm_ir.ops.primitive.broadcast import broadcast_to
 from lstm_ir.ops.primitive.fill import iota
 from lstm_ir.ops.primitive.precision import floats
-from lstm_ir.ops.primitive.reduce import argmax, cumsum, sum
+from lstm_ir.ops.primitive.reduce import argmax, cumsum, max, sum
 from lstm_ir.ops.primitive.shape import expand_dims
 from lstm_ir.ops.scan.order import before, keys
 from lstm_ir.ops.scan.order import top_k as largest
 from lstm_ir.ops.scan.tuned import PAIRED_ELEMENTS
+
+# Temperatures: below f32's normal numbers processors may read 0; above 2^100 f32 logits below 1e30 draw alike, and
+# times any noise it is finite.
+_COLDEST, _HOTTEST = 2.0**-126, 2.0**100
 
 
 def sample(
@@ -37,7 +44,8 @@ def sample(
 ) -> Value:
     """Places along the last axis of logits [..., V], i32 [...], drawn with probability softmax(logits / temperature).
 
-    From a key u32[2]. temperature: a number from 0 on, or floats that broadcast to [...]; 0 takes the largest logit.
+    From a key u32[2]. temperature: a number from 0 on, or floats that broadcast to [...]; 0 takes the largest logit,
+    and so do numbers below 2^-126, those of an input that are below 0, and NaN. Above 2^100 it is 2^100.
     top_k: only the k largest are drawn. top_p: only the most probable are, until p is reached; at least one.
     """
     v = floats("sample", logits, "logits")
@@ -56,12 +64,14 @@ def sample(
     elif top_k is not None or share is not None:
         scores, places = largest(scores, n if top_k is None else top_k)
         if share is not None:
-            chance = softmax(_warmed(scores, warm))
+            chance = _chance(scores, warm)
             scores = _where(e.less(cumsum(chance, -1) - chance, share), scores)
     noise = random_gumbel(key, scores.shape, scores.dtype)
     if isinstance(warm, Value):
-        noise = e.select(broadcast_to(_column(e.greater(warm, 0.0)), noise.shape), noise, constant(0, noise.dtype))
-    pick = argmax(_warmed(scores, warm) + noise, -1)
+        noise = noise * _column(e.select(e.greater_equal(warm, _COLDEST), warm, constant(0, warm.dtype)))
+    elif warm != 1.0:
+        noise = noise * warm
+    pick = argmax(scores + noise, -1)
     if places is None:
         return pick
     found = e.equal(iota(places.shape, places.rank - 1), _column(pick))
@@ -78,7 +88,7 @@ def _kept_in_place(scores: Value, warm: Value | float, top_k: int | None, share:
     if top_k is not None:
         scores = _where(e.less(sum(earlier, -1), float(top_k)), scores)
     if share is not None:
-        chance = softmax(_warmed(scores, warm))
+        chance = _chance(scores, warm)
         above = sum(earlier * expand_dims(chance, chance.rank - 1), -1)
         scores = _where(e.less(above, share), scores)
     return scores
@@ -88,11 +98,16 @@ def _where(condition: Value, scores: Value) -> Value:
     return e.select(condition, scores, constant(-math.inf, scores.dtype))
 
 
-def _warmed(scores: Value, warm: Value | float) -> Value:
-    """Scores by the temperature, where it is above 0."""
+def _chance(scores: Value, warm: Value | float) -> Value:
+    """Probabilities at the temperature; where that is none, at 1."""
     if isinstance(warm, Value):
-        return scores / _column(e.select(e.greater(warm, 0.0), warm, constant(1, warm.dtype)))
-    return scores if warm == 1.0 else scores / warm
+        by: Any = _column(e.select(e.greater_equal(warm, _COLDEST), warm, constant(1, warm.dtype)))
+    elif warm == 1.0:
+        return softmax(scores)
+    else:
+        by = warm
+    parts = e.exp((scores - max(scores, -1, keepdims=True)) / by)
+    return parts / sum(parts, -1, keepdims=True)
 
 
 def _column(v: Value) -> Value:
@@ -112,8 +127,9 @@ def _temperature(temperature: Any, scores: Value) -> Value | float | None:
     """A number, or a value of the scores' rows; None for 0."""
     if isinstance(temperature, Value) or hasattr(temperature, "shape") or isinstance(temperature, (list, tuple)):
         rows = floats("sample", temperature, "temperature")
-        return broadcast_to(e.convert(rows, scores.dtype), scores.shape[:-1])
+        rows = broadcast_to(e.convert(rows, scores.dtype), scores.shape[:-1])
+        return e.select(e.greater(rows, _HOTTEST), constant(_HOTTEST, rows.dtype), rows)
     number = options.real("sample", "temperature", temperature)
     if number < 0:
         raise options.refuse("sample", "temperature", temperature, "a number from 0 on")
-    return None if number == 0 else number
+    return None if number < _COLDEST else min(number, _HOTTEST)

@@ -72,6 +72,31 @@ def test_zero_takes_the_largest(rng: np.random.Generator) -> None:
         assert (got["drawn"][100:] != a[100:].argmax(1)).sum() > 30
 
 
+COLD = [0.0, -1.0, np.nan, 1e-45, 1e-40, 1e-38, 1e-37, 1e-36]
+HOT = [1e30, 3e38, np.inf]
+
+
+@pytest.mark.parametrize("filters", [{}, {"top_k": 2}, {"top_k": 4, "top_p": 0.9}, {"top_p": 0.4}], ids=str)
+@pytest.mark.parametrize("n", [5, 200])
+def test_extreme_temperatures(n: int, filters: dict[str, Any]) -> None:
+    """No quotient overflows: the coldest take the largest logit, the hottest draw evenly of what is kept."""
+    warm = np.array(COLD + HOT, "f4")
+    key, x, t = li.input("key", (2,), "u32"), li.input("x", ("B", n)), li.input("t", ("B",))
+    outputs = {"drawn": li.sample(x, key, t, **filters), "cold": li.sample(x, key, 1e-38, **filters)}
+    outputs["hot"] = li.sample(x, key, 1e37, **filters)
+    g = li.Graph("g", [key, x, t], outputs)
+    a = np.repeat(np.roll(np.arange(n), 2)[None].astype("f4") * 40, 40 * len(warm), 0)
+    kept = np.argsort(-a[0], kind="stable")[: filters.get("top_k", n)]
+    cold = np.repeat(np.arange(len(warm)) < len(COLD), 40)
+    for run in (lambda **k: li.interpret(g, **k), li.compile(g)):
+        got = run(key=number_key(3), x=a, t=np.repeat(warm, 40))
+        np.testing.assert_array_equal(got["drawn"][cold], a.argmax(1)[cold])
+        np.testing.assert_array_equal(got["cold"], a.argmax(1))
+        for drawn in (got["drawn"][~cold], got["hot"]):
+            assert set(drawn) <= set(kept)
+            assert len(set(drawn)) > min(len(kept), n // 3) // 2
+
+
 @pytest.mark.parametrize("n", [1, 2, 9, 128, 129, 300])
 def test_many_tokens(n: int, rng: np.random.Generator) -> None:
     """Few are ordered in pairs, many by a loop."""
