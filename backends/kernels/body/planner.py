@@ -91,6 +91,8 @@ class _Planner:
         if self.ending is not None and one_flag and self.rows != 1 and self.meeting is None:
             flag = self.ending.of.attrs["body"].outputs[self.ending.carry]
             raise RefusedError("its steps say for all rows together when it ends (until)", flag, instead.KNOWN_END)
+        if self.ending is not None and not one_flag:
+            self._need_a_flag_for_each_row(self.carries[self.ending.carry])
         roots = [r for out in self._outputs() for r in self._roots(*out)]
         roots = self._matched(roots)
         p.numbers.inline(roots, p.rebuilt)
@@ -107,6 +109,13 @@ class _Planner:
             self.carries, self.scanned,
             self.body.outputs[n_carries:], p.projections, p.cuts, self._rounds(), self.ending, self.meeting is not None,
         )  # fmt: skip
+
+    def _need_a_flag_for_each_row(self, ended: Value) -> None:
+        """The kernel looks at the flags of its rows: of another axis it would look at some, or at none."""
+        if ended.shape[0] != self.rows or (self.meeting is not None and self.meeting.common(ended)):
+            raise RefusedError(
+                f"flags of {ended.shape[0]} (until) beside rows of {self.rows}", write=instead.MIXED_ROWS
+            )
 
     def _rounds(self) -> bool:
         """Whether products round: something of the body decides."""

@@ -46,6 +46,7 @@ class Puller(Expressions):
     projections: list[Projection] = field(default_factory=list)
     numbers: KeptNumbers = field(init=False)
     rows_of: set[Value] = field(default_factory=set)  # sums whose rows are being pulled for one of their elements
+    orders: dict[Value, int] = field(default_factory=dict)  # of sums that are compared: along which axis they are made
     _pulled: dict[Any, Atom | RefusedError] = field(default_factory=dict)
     _reshapes: dict[tuple[Value, Shape], Value] = field(default_factory=dict)
 

@@ -40,6 +40,7 @@ class AtomMaker(Protocol):
 
     decided: frozenset[Node]
     rows_of: set[Value]
+    orders: dict[Value, int]
 
     def pull(self, v: Value, access: Access, width: int) -> Atom:
         """The atom at a place of a value."""
@@ -125,8 +126,13 @@ def _total(
     element: what is summed, from an index for each axis, over so many columns.
     """
     folded = partial(_folded, p, v, op)
-    if v.node in p.decided and (one := _of_row(p, v, access)) is not None:
-        return one
+    # An extreme is one of its elements in every order; by a row of its own, their sums would be in another order.
+    decided = op == "reduce_sum" and v.node in p.decided
+    if decided:
+        access = tuple(at.start if isinstance(at, ColumnAxis) and n == 1 else at
+                       for at, n in zip(access, v.shape, strict=True))  # fmt: skip
+        if (one := _of_row(p, v, access)) is not None:
+            return one
     if _column(access) is None:
         for k, n in _along(sizes, columns):
             others = [*sizes[:k], *sizes[k + 1 :]]
@@ -137,15 +143,27 @@ def _total(
                 )
 
             with suppress(RefusedError):
-                return folded(others, access, row)
-        return folded(sizes, access, lambda known: element(known, width))
+                made = folded(others, access, row)
+                break
+        else:
+            made, k = folded(sizes, access, lambda known: element(known, width)), -1
+        return _in_one_order(p, v, k, made) if decided else made
     try:
-        return folded(sizes, access, lambda known: element(known, width))
+        made = folded(sizes, access, lambda known: element(known, width))
+        return _in_one_order(p, v, -1, made) if decided else made
     except RefusedError as first:
         try:
             return _as_row(p, v, access)
         except RefusedError:
             raise first from None
+
+
+def _in_one_order(p: AtomMaker, v: Value, along: int, made: Atom) -> Atom:
+    """The sum; RefusedError where another element of it is made in another order: by columns of the axis that is
+    summed, or term by term (-1)."""
+    if p.orders.setdefault(v, along) != along:
+        raise RefusedError("a sum that is compared, in two orders", v, instead.OUTSIDE)
+    return made
 
 
 def _along(sizes: Sequence[Dim], columns: Sequence[int]) -> list[tuple[int, int]]:

@@ -77,3 +77,34 @@ def test_decisions(
 def decision(decide: Callable[[Any], Any], rows: int) -> li.Graph:
     z = li.input("z", (rows, N))
     return li.Graph("d", [z], {"d": decide(z)})
+
+
+EXTREMES = {
+    "columns": (li.max, 2), "heads": (li.max, 1), "both": (li.max, (1, 2)), "least": (li.min, 2),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("softmax", [False, True], ids=["product", "softmax"])
+@pytest.mark.parametrize("extreme", EXTREMES)
+@pytest.mark.parametrize(("heads", "S"), [(1, 17), (2, 17), (2, "S"), (3, 5), (1, "S")])
+def test_gradients_of_extremes(heads: int, S: int | str, extreme: str, softmax: bool, seed: int) -> None:
+    """The elements that are the largest are those of the same products, whatever else reads a row of them."""
+    h, memory = li.input("h", ("B", heads, 4)), li.input("memory", ("B", S, 4))
+    of, axes = EXTREMES[extreme]
+
+    def cell(h: Any, _: Any) -> Any:
+        p = h @ li.swapaxes(memory, 1, 2)
+        p = li.softmax(p, 2) if softmax else p
+        return li.tanh(0.1 * p @ memory + 0.5 * h), of(p, axes)
+
+    _, y = li.scan(cell, h, None, length=3)
+    graph = li.grad(li.Graph("g", [h, memory], {"loss": li.sum(y)}), "loss", ["h", "memory"])
+    rng, columns = np.random.default_rng(seed), 11 if S == "S" else S
+    with li.compile(graph) as exe:
+        for rows in (1, 3):
+            given = {n: rng.standard_normal((rows, k, 4), np.float32) for n, k in (("h", heads), ("memory", columns))}
+            got, want = exe(given), li.interpret(graph, given)
+            for n, w in want.items():
+                np.testing.assert_allclose(
+                    got[n], w, rtol=0, atol=3e-5 * (1 + np.max(np.abs(w))), err_msg=f"{n} {seed}"
+                )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import numpy as np
 import pytest
@@ -28,6 +29,47 @@ def test_as_written(name: str, target: str, seed: int) -> None:
             compare(exe, graph, given, TOLERANCE[kind])
             runs.add(int(np.max(exe(given)["steps"])))
     assert len(runs) > 2, runs
+
+
+@pytest.mark.parametrize("sizes", [(1, 3), (1, 1), (5, 1), (2, 1, 3), (3,)], ids=str)
+@pytest.mark.parametrize("B", ["B", 9])
+def test_flags_are_those_of_the_batch(sizes: tuple[int, ...], B: str | int, seed: int) -> None:
+    """Whichever axis of the carry the kernel takes for rows: one row never stops, wherever it stands."""
+    x, start = li.input("x", ("T", B)), li.input("start", (B, *sizes))
+    h, y, steps = li.scan(lambda h, r: (li.tanh(h), r), start, x, until=lambda h, y: y > 0.5)
+    graph, rng = li.Graph("main", [x, start], {"h": h, "y": y, "steps": steps}), np.random.default_rng(seed)
+    with li.compile(graph) as exe:
+        assert any("kernel, " in n and "ends by what its steps compute" in n for n in exe.report.notes)
+        for row in (0, 4, 8):
+            flags = np.ones((6, 9), np.float32)
+            flags[:, row] = 0
+            given = {"x": flags, "start": rng.standard_normal((9, *sizes), np.float32)}
+            compare(exe, graph, given, TOLERANCE["f32"])
+            assert exe(given)["steps"].tolist() == [6 if b == row else 1 for b in range(9)]
+
+
+@pytest.mark.parametrize("B", ["B", 5, 8])
+def test_flags_are_those_of_the_batch_where_rows_meet(B: str | int, seed: int) -> None:
+    """Its gradient, which computes exp(weight) in the loop, is one in which the channels might be the rows."""
+    rng, rows = np.random.default_rng(seed), 8 if B == "B" else B
+    decay, mix = (li.weight(n, (0.3 * rng.standard_normal((5, 3))).astype("f4")) for n in ("decay", "mix"))
+
+    def cell(s: Any, u: Any) -> Any:
+        turn = li.exp(-0.1 * li.exp(decay))
+        re = turn * li.cos(mix) * s[..., 0] - turn * li.sin(mix) * s[..., 1] + u[..., None]
+        return li.stack([re, turn * s[..., 1]], -1), 0.01 * li.sum(re * mix, 2) + u
+
+    u, start = li.input("u", ("T", B, 5)), li.input("start", (B, 5, 3, 2))
+    s, y, _ = li.scan(cell, start, u, until=lambda s, y: li.sum(y, 1) > 100.0)
+    made = li.vjp(li.Graph("g", [u, start], {"y": y, "s": s}), ["y"], ["start"])
+    graph = li.Graph("main", made.params, dict(zip(made.output_names, made.outputs, strict=True)))
+    with li.compile(graph) as exe:
+        for row in range(0, rows, 3):
+            given = {"u": np.full((6, rows, 5), 100, np.float32)}
+            given["u"][:, row] = 0
+            given |= {n: rng.standard_normal(v, np.float32) for n, v in
+                      (("start", (rows, 5, 3, 2)), ("ct_y", (6, rows, 5)))}  # fmt: skip
+            compare(exe, graph, given, TOLERANCE["f32"])
 
 
 @pytest.mark.parametrize("T", [0, 1, 2])
