@@ -79,15 +79,14 @@ def decision(decide: Callable[[Any], Any], rows: int) -> li.Graph:
     return li.Graph("d", [z], {"d": decide(z)})
 
 
-EXTREMES = {
+EXTREMES: dict[str, tuple[Callable[..., Any], Any]] = {
     "columns": (li.max, 2), "heads": (li.max, 1), "both": (li.max, (1, 2)), "least": (li.min, 2),
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("softmax", [False, True], ids=["product", "softmax"])
 @pytest.mark.parametrize("extreme", EXTREMES)
-@pytest.mark.parametrize(("heads", "S"), [(1, 17), (2, 17), (2, "S"), (3, 5), (1, "S")])
-def test_gradients_of_extremes(heads: int, S: int | str, extreme: str, softmax: bool, seed: int) -> None:
+@pytest.mark.parametrize(("heads", "S", "softmax"), [(2, 17, True), (1, "S", False), (3, 5, False)])
+def test_gradients_of_extremes(heads: int, S: int | str, softmax: bool, extreme: str, seed: int) -> None:
     """The elements that are the largest are those of the same products, whatever else reads a row of them."""
     h, memory = li.input("h", ("B", heads, 4)), li.input("memory", ("B", S, 4))
     of, axes = EXTREMES[extreme]
@@ -99,7 +98,7 @@ def test_gradients_of_extremes(heads: int, S: int | str, extreme: str, softmax: 
 
     _, y = li.scan(cell, h, None, length=3)
     graph = li.grad(li.Graph("g", [h, memory], {"loss": li.sum(y)}), "loss", ["h", "memory"])
-    rng, columns = np.random.default_rng(seed), 11 if S == "S" else S
+    rng, columns = np.random.default_rng(seed), S if isinstance(S, int) else 11
     with li.compile(graph) as exe:
         for rows in (1, 3):
             given = {n: rng.standard_normal((rows, k, 4), np.float32) for n, k in (("h", heads), ("memory", columns))}

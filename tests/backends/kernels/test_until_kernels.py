@@ -51,7 +51,7 @@ def test_flags_are_those_of_the_batch(sizes: tuple[int, ...], B: str | int, seed
 @pytest.mark.parametrize("B", ["B", 5, 8])
 def test_flags_are_those_of_the_batch_where_rows_meet(B: str | int, seed: int) -> None:
     """Its gradient, which computes exp(weight) in the loop, is one in which the channels might be the rows."""
-    rng, rows = np.random.default_rng(seed), 8 if B == "B" else B
+    rng, rows = np.random.default_rng(seed), B if isinstance(B, int) else 8
     decay, mix = (li.weight(n, (0.3 * rng.standard_normal((5, 3))).astype("f4")) for n in ("decay", "mix"))
 
     def cell(s: Any, u: Any) -> Any:
