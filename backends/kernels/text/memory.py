@@ -130,8 +130,9 @@ class ElementPlace:
     lanes: int | None = None  # the level of the loop whose turns are the lanes of a vector
 
     def counted(self, level: int, index: TextOperand) -> ElementPlace:
-        """One more index."""
-        return replace(self, loops={**self.loops, level: index})
+        """One more index, a single one, though the lanes of what is around it count the same level."""
+        lanes = None if self.lanes == level else self.lanes
+        return replace(self, loops={**self.loops, level: index}, lanes=lanes)
 
 
 def indices(t: Text, access: Access, place: ElementPlace, m: Memory | None = None) -> list[TextOperand]:

@@ -245,3 +245,30 @@ def test_ctc_is_two_kernels() -> None:
     loss = li.ctc_loss(logits, labels, steps, count, reduction="sum")
     g = li.grad(li.Graph("g", [logits, labels, steps, count], {"loss": loss}), "loss", ["logits"])
     assert [": kernel, " in n for n in loops(g)] == [True, True]
+
+
+MEETING: dict[str, Callable[[Any], Any]] = {
+    "softmax": lambda s: li.softmax(s, 2),
+    "largest": lambda s: s - li.max(s, 2, keepdims=True),
+    "mean": lambda s: li.tanh(s - li.mean(s, 2, keepdims=True)),
+    "other": lambda s: li.softmax(s, 1),
+}
+
+
+@pytest.mark.parametrize("meeting", MEETING)
+def test_all_of_an_axis_meet_each_other(meeting: str, seed: int) -> None:
+    """A fold along the axis whose turns are the lanes around it: each lane folds all of them."""
+    x, h, w = li.input("x", ("T", "B", "S", 3)), li.input("h", ("B", "S", 3)), np.eye(3, dtype="f4")[[1, 2, 0]]
+
+    def cell(h: Any, x: Any) -> Any:
+        shares = MEETING[meeting](li.einsum("bsd,btd->bst", h, x))
+        h = li.tanh(0.3 * li.einsum("bst,btd->bsd", shares, h @ li.constant(w)) + x)
+        return h, (li.sum(h, 2), h[:, 0])
+
+    last, (total, first) = li.scan(cell, h, x)
+    graph, rng = li.Graph("main", [x, h], {"last": last, "total": total, "first": first}), np.random.default_rng(seed)
+    with li.compile(graph) as exe:
+        assert any(": kernel, " in n for n in exe.report.notes)
+        for T, B, S in ((3, 2, 5), (1, 1, 1), (2, 3, 16), (2, 2, 17), (2, 1, 40)):
+            given = {n: rng.standard_normal(v, np.float32) for n, v in (("x", (T, B, S, 3)), ("h", (B, S, 3)))}
+            compare(exe, graph, given, 2e-5)
