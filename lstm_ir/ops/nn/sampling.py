@@ -68,7 +68,7 @@ def sample(
             scores = _where(e.less(cumsum(chance, -1) - chance, share), scores)
     noise = random_gumbel(key, scores.shape, scores.dtype)
     if isinstance(warm, Value):
-        noise = noise * _column(e.select(e.greater_equal(warm, _COLDEST), warm, constant(0, warm.dtype)))
+        noise = noise * _column(warm)
     elif warm != 1.0:
         noise = noise * warm
     pick = argmax(scores + noise, -1)
@@ -101,7 +101,7 @@ def _where(condition: Value, scores: Value) -> Value:
 def _chance(scores: Value, warm: Value | float) -> Value:
     """Probabilities at the temperature; where that is none, at 1."""
     if isinstance(warm, Value):
-        by: Any = _column(e.select(e.greater_equal(warm, _COLDEST), warm, constant(1, warm.dtype)))
+        by: Any = _column(e.select(e.greater(warm, 0), warm, constant(1, warm.dtype)))
     elif warm == 1.0:
         return softmax(scores)
     else:
@@ -124,11 +124,11 @@ def _share(top_p: Any) -> float | None:
 
 
 def _temperature(temperature: Any, scores: Value) -> Value | float | None:
-    """A number, or a value of the scores' rows; None for 0."""
+    """A number from the coldest to the hottest, None for 0; or a value of the scores' rows, 0 where it is colder."""
     if isinstance(temperature, Value) or hasattr(temperature, "shape") or isinstance(temperature, (list, tuple)):
         rows = floats("sample", temperature, "temperature")
         rows = broadcast_to(e.convert(rows, scores.dtype), scores.shape[:-1])
-        return e.select(e.greater(rows, _HOTTEST), constant(_HOTTEST, rows.dtype), rows)
+        return e.select(e.greater_equal(rows, _COLDEST), e.minimum(rows, _HOTTEST), constant(0, rows.dtype))
     number = options.real("sample", "temperature", temperature)
     if number < 0:
         raise options.refuse("sample", "temperature", temperature, "a number from 0 on")
