@@ -102,17 +102,23 @@ class Circles:
 
     def _moved(self) -> set[Value]:
         """Values with a product in them or before them that no loop has to compute, and carries rearranged."""
-        inside, moved = self._in_circles(), set[Value]()
+        inside, moved, made = self._in_circles(), set[Value](), set[Value]()  # made: with a product in them
         for n in self.loop.body.nodes:
             fixed = [self.home[v] == FIXED for v in n.inputs]
             if n.op.name == "parameter" or all(fixed) or n.values[0] in inside or not liftable(n, fixed, self.loop):
                 continue
             if self._reads_a_state(n):
                 continue
+            if _is_product(n, self.home) or any(v in made for v in n.inputs):
+                made.update(n.values)
+            elif (
+                n.op.name == "concatenate" and self.home[n.values[0]] >= 0 == len({self.home[v] for v in n.inputs}) - 1
+            ):
+                continue  # one loop writes its pieces side by side; outside that is a copy
             rearranged = self.home[n.values[0]] >= 0 and Trait.data_movement in n.op.traits
             # A number of all rows is for those scalars alone that come last: else their loop is no other one.
             number = not n.values[0].rank and any(v.rank and self.home[v] >= 0 for v in n.inputs)
-            if rearranged or number or _is_product(n, self.home) or any(v in moved for v in n.inputs):
+            if rearranged or number or n.values[0] in made or any(v in moved for v in n.inputs):
                 moved.update(n.values)
         for n in reversed(self.loop.body.nodes):  # what a value of the same loop reads stays in the loop
             for v in n.values:

@@ -12,6 +12,7 @@ The order, and why:
     canonicalize, cse   joins of slices that stacking left, shared weights
     decompose           the stage border: primitives and scan from here on
     split-carries       before split-loops: layers whose states are one tensor cannot be told apart
+    unroll-loops        before anything is asked of a body: a loop inside of it hides its ops
     canonicalize, cse   bodies in one form, loops that carry only what is read
     chunk-states        before split-loops, which does away with the loops without carries that it leaves
     split-loops         before what moves out of loops: the products between layers are then rows
@@ -49,6 +50,7 @@ from lstm_ir.passes import (
     stack_directions,
     time_major,
     turn_bodies,
+    unroll_loops,
     widen_rows,
 )
 from lstm_ir.passes.base import PASSES, Pass
@@ -58,13 +60,13 @@ from lstm_ir.passes.cell import fuse_cell
 MODULES = (
     canonicalize, chunk_states, cse, decompose, expand, fold_constants, fold_embeddings, fuse_cell, fuse_gates,
     hoist_invariants, hoist_projection, join_rows, precision, sink_elementwise, split_carries, split_loops,
-    stack_directions, time_major, turn_bodies, widen_rows,
+    stack_directions, time_major, turn_bodies, unroll_loops, widen_rows,
 )  # fmt: skip
 """Where passes register themselves."""
 
 CORE = "expand,cse,canonicalize,cse,fuse-cell,canonicalize,cse"
 SCHEDULED = (
-    "time-major,cse,stack-directions,canonicalize,cse,decompose,split-carries,canonicalize,cse,"
+    "time-major,cse,stack-directions,canonicalize,cse,decompose,split-carries,unroll-loops,canonicalize,cse,"
     "chunk-states,split-loops,"
     "fuse-gates,fold-embeddings,hoist-invariants,hoist-projection,sink-elementwise,turn-bodies,canonicalize,join-rows,fold-constants,cse"
 )

@@ -30,7 +30,7 @@ KINDS: dict[str, dict[str, str]] = {
         "passes/tuned.py": ALL,
         "backends/compile/grouping.py": "GROUPS FROM ANY",
         "backends/files/digest.py": "SMALL",
-        "backends/kernels/body/access.py": "MAX_LEADING MAX_CUTS",
+        "backends/kernels/body/tuned.py": ALL,
         "backends/kernels/cpu/machine.py": ALL,
         "backends/kernels/gpu/machine.py": ALL,
         "backends/kernels/text/spin.py": "PAUSES",

@@ -27,6 +27,7 @@ FOR_KERNELS = {
     "join-rows": ("join-rows{max_tensors=3}", resolve("cpu").info),
     "sink-elementwise": ("sink-elementwise", resolve("cpu").info),
     "turn-bodies": ("turn-bodies", resolve("cpu").info),
+    "unroll-loops": ("unroll-loops", resolve("cpu").info),
 }
 WANTED = ("match", "near_miss", "output", "shared", "in_loop")
 

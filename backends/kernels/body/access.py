@@ -8,14 +8,12 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple, TypeAlias
 
 from lstm_ir.backends.kernels.body import instead
+from lstm_ir.backends.kernels.body.tuned import MAX_LEADING
 from lstm_ir.ir import dims
 from lstm_ir.ir.dims import Dim
 from lstm_ir.ir.graph import Value
 from lstm_ir.ir.location import Loc
 from lstm_ir.ir.spread import regrouped
-
-MAX_LEADING = 16  # leading indices (directions, heads) that are written out; more are loops; figure not kept
-MAX_CUTS = 32  # joins of a kernel whose order the call decides: its text grows with them; reasoned
 
 
 class RefusedError(Exception):

@@ -12,6 +12,7 @@ from lstm_ir.backends.kernels.body import instead
 from lstm_ir.backends.kernels.body.access import Access, ColumnAxis, CutTurns, LoopAxis, RefusedError
 from lstm_ir.backends.kernels.body.atoms import Atom, MemorySource, ProductTerm, Temp
 from lstm_ir.backends.kernels.body.meeting_rows import MeetingRows
+from lstm_ir.backends.kernels.body.tuned import MAX_CUTS
 from lstm_ir.ir.dims import Dim, Expr
 from lstm_ir.ir.graph import Node, Value
 from lstm_ir.ir.types import DType
@@ -204,9 +205,9 @@ class Expressions:
         for known, c in self.cuts.items():
             if c == wanted:
                 return known
-        if len(self.cuts) == ac.MAX_CUTS:
+        if len(self.cuts) == MAX_CUTS:
             raise RefusedError(
-                f"more than {ac.MAX_CUTS} joins whose order depends on the call's sizes", None, instead.NUMBERS
+                f"more than {MAX_CUTS} joins whose order depends on the call's sizes", None, instead.NUMBERS
             )
         made = Expr((((f"cut {len(self.cuts)}",), 1),))  # no user's name
         self.cuts[made] = wanted

@@ -13,5 +13,6 @@ class ProductForms:
 
     narrow: frozenset[DType] = frozenset()  # matrices of these are widened in registers, not before the loop
     words: bool = False  # rows and matrices of int8, four elements a word, with sums in i32
+    loops: bool = False  # loops inside of a step count indices
     teams: bool = False  # rows may meet in a step: members of one team have all
     offset: int = 0  # elements of such rows are kept so much larger, where a processor takes them unsigned

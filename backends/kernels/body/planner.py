@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
-from lstm_ir.backends.kernels.body import instead
+from lstm_ir.backends.kernels.body import instead, tuned
 from lstm_ir.backends.kernels.body.access import (
     ROW,
     Access,
@@ -22,6 +23,7 @@ from lstm_ir.backends.kernels.body.forms import ProductForms
 from lstm_ir.backends.kernels.body.meeting_rows import MeetingRows, candidates
 from lstm_ir.backends.kernels.body.plan import Component, LoopPlan, Root, UntilCarry, below, sweeps_of, walk
 from lstm_ir.backends.kernels.body.pull import Puller
+from lstm_ir.ir import dims
 from lstm_ir.ir.dims import Dim
 from lstm_ir.ir.graph import Node, Value
 from lstm_ir.ir.loop import Loop
@@ -61,13 +63,22 @@ def make_plan(
             except UNALIGNED:  # the reason of the usual way is a better one
                 continue
         refused = met or refused
+    if forms.loops and _is_small(n):
+        with suppress(RefusedError, *UNALIGNED):
+            return _Planner(n, None, hoist, forms, ending, decided).plan()
     assert refused is not None
     raise refused
 
 
+def _is_small(n: Node) -> bool:
+    """Whether one row may hold all that a step gives, which one worker then computes."""
+    sizes = [dims.product(v.shape) for v in Loop(n).body.outputs]
+    return all(isinstance(k, int) and k <= tuned.ONE_ROW for k in sizes)
+
+
 class _Planner:
     def __init__(
-        self, n: Node, row_axis: int, hoist: bool, forms: ProductForms, ending: UntilCarry | None,
+        self, n: Node, row_axis: int | None, hoist: bool, forms: ProductForms, ending: UntilCarry | None,
         decided: frozenset[Node], meeting: MeetingRows | None = None,
     ) -> None:  # fmt: skip
         self.node, self.row_axis, self.ending, self.meeting = n, row_axis, ending, meeting
@@ -78,11 +89,11 @@ class _Planner:
         sources |= {p: MemorySource("value", 0, p) for p in loop.const_params}
         sources |= {p: MemorySource("carry", i) for i, p in enumerate(self.carries)}
         sources |= {p: MemorySource("scan", i) for i, p in enumerate(self.scanned)}
-        self.rows = self._row_size() if meeting is None else meeting.size
+        self.rows: Dim = 1 if row_axis is None else self._row_size() if meeting is None else meeting.size
         invariant = unreached(body, loop.varying)
         self.puller = Puller(
-            body=body, carries=self.carries, sources=sources, invariant=invariant, rows=self.rows, row_axis=row_axis,
-            hoist=hoist, forms=forms, decided=decided, meeting=meeting,
+            body=body, carries=self.carries, sources=sources, invariant=invariant, rows=self.rows,
+            row_axis=0 if row_axis is None else row_axis, hoist=hoist, forms=forms, decided=decided, meeting=meeting,
         )  # fmt: skip
 
     def plan(self) -> LoopPlan:
@@ -124,6 +135,7 @@ class _Planner:
     # -- results
 
     def _row_size(self) -> Dim:
+        assert self.row_axis is not None
         sizes = {v.shape[self.row_axis] for v in self.body.outputs if v.rank > 1}
         if len(sizes) > 1:
             shown = ", ".join(sorted(map(str, sizes)))
@@ -149,13 +161,14 @@ class _Planner:
         if any(d == 0 for d in v.shape):
             raise RefusedError("a result without elements", v, instead.NO_ELEMENTS)
         one = self.rows == 1 and (v.shape[0] != 1 or all(o.rank < 2 for o in self.body.outputs))
+        one |= self.row_axis is None
         if v.rank == 1 and not one and not common:
             if v.shape[0] != self.rows:
                 raise RefusedError(
                     f"a result of {v.shape[0]} elements beside rows of {self.rows}", v, instead.MIXED_ROWS
                 )
             return [self._root(dest, v, (ROW,), 0)]
-        row = self.row_axis % v.rank if v.rank > 1 and not common else None
+        row = None if self.row_axis is None or v.rank < 2 or common else self.row_axis % v.rank
         width = v.shape[-1]
         if not isinstance(width, int) or (common and width == 1):
             width = 0  # no columns: numbers of which a loop counts one axis
@@ -354,7 +367,9 @@ class _Planner:
 
     def _leading(self, access: Access) -> tuple[int, ...]:
         """Indices before rows and columns; a column, or the only row, may be a plain index too."""
-        others = {len(access) - 1, self.row_axis % len(access) if len(access) > 1 else 0}
+        others = {len(access) - 1}
+        if self.row_axis is not None:
+            others.add(self.row_axis % len(access) if len(access) > 1 else 0)
         return tuple(at for i, at in enumerate(access) if i not in others and isinstance(at, int))
 
 

@@ -66,10 +66,14 @@ class Puller(Expressions):
         key = (v, access, width)
         found = self._pulled.get(key)
         if found is None:
+            self._pulled[key] = RefusedError("an element that its own row is made of", v, instead.OUTSIDE)  # until then
             try:
                 found = self._pull(v, access, width)
             except RefusedError as why:
                 found = why
+            except BaseException:
+                del self._pulled[key]
+                raise
             self._pulled[key] = found
         if isinstance(found, RefusedError):
             raise found
@@ -80,6 +84,8 @@ class Puller(Expressions):
             source = self.sources[v]
             if source is None:
                 return self._intern(("step",), "step", v.dtype)
+            if self.forms.loops and source.kind != "value" and any(isinstance(at, ColumnAxis) for at in access[:-1]):
+                return sums.as_row(self, v, access)
             return self.load(source, access, v.dtype)
         number = splat(v)
         if number is not None:

@@ -14,7 +14,6 @@ from typing import Any, Protocol
 
 from lstm_ir.backends.kernels.body import instead
 from lstm_ir.backends.kernels.body.access import (
-    MAX_LEADING,
     ROW,
     Access,
     ColumnAxis,
@@ -27,6 +26,7 @@ from lstm_ir.backends.kernels.body.access import (
 )
 from lstm_ir.backends.kernels.body.atoms import Atom, MemorySource, Temp
 from lstm_ir.backends.kernels.body.meeting_rows import PAIRS
+from lstm_ir.backends.kernels.body.tuned import MAX_LEADING
 from lstm_ir.ir.dims import Dim
 from lstm_ir.ir.graph import Node, Value
 from lstm_ir.ir.types import DType
@@ -153,7 +153,7 @@ def _total(
         return _in_one_order(p, v, -1, made) if decided else made
     except RefusedError as first:
         try:
-            return _as_row(p, v, access)
+            return as_row(p, v, access)
         except RefusedError:
             raise first from None
 
@@ -231,7 +231,7 @@ def _at_column(p: AtomMaker, v: Value, access: Access) -> Atom | None:
     return _from_row(p, v, access, len(access) - 1, (0, size), lambda first: first + column)
 
 
-def _as_row(p: AtomMaker, v: Value, access: Access) -> Atom:
+def as_row(p: AtomMaker, v: Value, access: Access) -> Atom:
     """Columns of a row whose numbers are computed one by one and kept."""
     j = _column(access)
     assert j is not None

@@ -58,7 +58,7 @@ def product_forms(target: TargetInfo) -> ProductForms:
     and products of int8."""
     baseline = target.triple.startswith("x86_64") and target.vector_bits < 256
     narrow = {DType.bf16, DType.i8} if baseline else {DType.bf16, DType.f16, DType.i8}
-    return ProductForms(frozenset(narrow), True, True, row_offset(target))
+    return ProductForms(frozenset(narrow), words=True, loops=True, teams=True, offset=row_offset(target))
 
 
 def hoists(n: Node) -> bool | None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from lstm_ir.backends.kernels.body import instead
-from lstm_ir.backends.kernels.body.access import MAX_LEADING, NamedIndex, RefusedError
+from lstm_ir.backends.kernels.body.access import NamedIndex, RefusedError
 from lstm_ir.backends.kernels.body.plan import Component, LoopPlan, Sweep, walk
+from lstm_ir.backends.kernels.body.tuned import MAX_LEADING
 from lstm_ir.backends.kernels.cpu.schedule import widest_bits
 from lstm_ir.backends.kernels.gpu.machine import ROWS, STEP_THREADS, WHOLE_BYTES, WorkgroupLimits, limits
 from lstm_ir.backends.kernels.gpu.memory import local_memories, partials

@@ -13,7 +13,7 @@ which save a state for each chunk.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -30,7 +30,8 @@ from lstm_ir.ops.scan.chunkwise import chunkwise_vjp
 from lstm_ir.ops.scan.pair import Pair, PairParts
 from lstm_ir.ops.scan.parts import lifted, names_beside
 from lstm_ir.ops.scan.remat import segmented_vjp
-from lstm_ir.ops.scan.sums import SumTerm
+from lstm_ir.ops.scan.sums import SumTerm, joined
+from lstm_ir.ops.scan.unrolled import without_short_loops
 
 
 def scan_vjp(node: Node, cts: Cts, everything_again: bool = False, inner: Remat = None) -> Any:
@@ -51,7 +52,8 @@ def scan_vjp(node: Node, cts: Cts, everything_again: bool = False, inner: Remat 
 
 def over_steps(node: Node, cts: Cts, everything_again: bool = False, inner: Remat = None) -> Any:
     """Gradients by a loop over the steps from the last to the first."""
-    loop = lifted(Loop(node))
+    loop = Loop(node) if inner is not None else without_short_loops(Loop(node))
+    loop = lifted(loop)
     back = _Backward(node, loop, cts, everything_again, inner)
     grads = back.run()
     return *_to_operands(node, loop, grads), None
@@ -148,6 +150,7 @@ class _Backward:
         sums = [p for p in consts if p in found]
         rows = [p for p in xs if p in found]
         backward += [found[p] for p in (*sums, *rows)]
+        self.terms = joined(self.terms, consts)
         terms = [v for t in self.terms for v in (t.ct, t.other) if v is not None]
         whole = Graph(
             "both", [*loop.body.params, *d_out.values(), *d_rows.values()], [*loop.body.outputs, *backward, *terms]
@@ -155,16 +158,22 @@ class _Backward:
         whole = inner.resolve(whole)
         done = len(loop.body.outputs)
         resolved = iter(whole.outputs[done + len(backward) :])
-        after = [
-            SumTerm(t.node, t.at, t.source, next(resolved), None if t.other is None else next(resolved))
-            for t in self.terms
-        ]
+        after = [replace(t, ct=next(resolved), other=None if t.other is None else next(resolved)) for t in self.terms]
         plain = whole.outputs[done : done + len(backward)]
         split = (len(carries), len(carries) + len(sums))
         forward = loop.body.outputs if self.everything_again else whole.outputs[:done]
         parts = PairParts(forward, plain, split, after, d_out, d_rows)
         back = Pair(self.node, loop, self.cts, parts, (carries, sums, rows), self.everything_again)
         return back.build()
+
+    def _add_broadcast(self, n: Node, ct: Value) -> None:
+        """Cotangents of one constant, broadcast alike at several places, are added in the step: one row leaves it."""
+        source = n.inputs[0]
+        for i, t in enumerate(self.terms):
+            if t.node.op is BROADCAST and t.source is source and t.node.attrs == n.attrs:
+                self.terms[i] = SumTerm(n, 0, source, t.ct + ct, None)
+                return
+        self.terms.append(SumTerm(n, 0, source, ct, None))
 
     def _hook(self, consts: set[Value], xs: set[Value]) -> Any:
         """Takes out of the loop what a product, a convolution or a broadcast adds to a constant's gradient, and
@@ -180,7 +189,7 @@ class _Backward:
             if n.op is BROADCAST:
                 if n.inputs[0] not in consts:
                     return None
-                self.terms.append(SumTerm(n, 0, n.inputs[0], ct, None))
+                self._add_broadcast(n, ct)
                 return (None,)
             late = [i for i, v in enumerate(n.inputs) if v in consts or (v in xs and n.inputs[1 - i] in fixed)]
             late = [i for i in late if not batched or (n.inputs[i] in xs) == (i == 0)]

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
 
 from lstm_ir.ir import dims
 from lstm_ir.ir.graph import Node, Value, make
 from lstm_ir.ir.opdef import Trait
 from lstm_ir.ops.primitive.broadcast import BROADCAST
 from lstm_ir.ops.primitive.linear import DOT_GENERAL, free_axes
-from lstm_ir.ops.primitive.shape import reshape, transpose
+from lstm_ir.ops.primitive.shape import reshape, stack, transpose
+from lstm_ir.ops.scan.tuned import JOINED_TERMS
 
 
 @dataclass(frozen=True)
 class SumTerm:
     """`ct` arrived at `node`, which reads the parameter `source` as operand `at`.
 
-    `other` is the other operand of a product or a convolution, None for a broadcast.
+    `other` is the other operand of a product or a convolution, None for a broadcast. Several that are alike are one:
+    then `ct` and `other` have an axis of their `places` in front.
     """
 
     node: Node
@@ -24,6 +27,25 @@ class SumTerm:
     source: Value
     ct: Value
     other: Value | None
+    places: int = 1
+
+
+def joined(terms: Sequence[SumTerm], consts: Collection[Value]) -> list[SumTerm]:
+    """Products of one constant with many rows of a step are one product: the steps of a solver, written out."""
+    alike: dict[object, list[SumTerm]] = {}
+    for t in terms:
+        key: object = t
+        if t.node.op is DOT_GENERAL and t.other is not None and t.source in consts:
+            key = (t.at, t.source, t.ct.type, t.other.type, *sorted(t.node.attrs.items()))
+        alike.setdefault(key, []).append(t)
+    out: list[SumTerm] = []
+    for group in alike.values():
+        if len(group) < JOINED_TERMS:
+            out += group
+            continue
+        first, others = group[0], [t.other for t in group if t.other is not None]
+        out.append(replace(first, ct=stack([t.ct for t in group]), other=stack(others), places=len(group)))
+    return out
 
 
 def of_slices(term: SumTerm, rows: Value, const: Value, ct: Value) -> Value:
@@ -50,6 +72,8 @@ def summed(term: SumTerm, const: Value, ct: Value, other: Value | None) -> Value
         return _gradient(wide, ct, 0)
     if Trait.batched in term.node.op.traits:
         return _of_batch(term, other, const, ct)
+    if term.places > 1:
+        ct, other = (reshape(v, (dims.mul(v.shape[0], v.shape[1]), *v.shape[2:])) for v in (ct, other))
     attrs = term.node.attrs
     side, own = ("rhs", "lhs") if term.at == 1 else ("lhs", "rhs")  # const's side, other's side
     batch, contract = (attrs[f"{own}_{k}_dimensions"] for k in ("batching", "contracting"))

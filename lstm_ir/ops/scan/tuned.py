@@ -32,3 +32,9 @@ PICKED_ELEMENTS = 16
 # Elements that are all compared with one another. Reasoned: two dispatches, and no loop in a loop. Measured at 16 rows
 # of 1000 f32: pairs take 77 ms, the network 2.8 (order.py); the figure of where both are equal was not kept.
 PAIRED_ELEMENTS = 128
+# Steps of a loop inside of another one that are written out, and ops of all its steps. Reasoned: solvers take 4 to 12
+# steps; the time to compile grows with the ops.
+UNROLLED_STEPS, UNROLLED_NODES = 16, 256
+# Products of one weight with rows of one step, from which on its gradient is one product of all of them. Reasoned: a
+# kernel's dispatch takes 32 tensors, and rows of its own for each would be two.
+JOINED_TERMS = 4

@@ -9,15 +9,16 @@ from typing import Any
 import numpy as np
 import pytest
 from conftest import Golden
-from loop_rewrites import REWRITES
+from loop_rewrites import REWRITES, rows_in_both_orders
 
 import lstm_ir as li
 from lstm_ir.api import prepare
-from lstm_ir.backends.kernels.body import instead
+from lstm_ir.backends.kernels.body import instead, tuned
 from lstm_ir.backends.run.devices import resolve
 
 PLACE = re.compile(r"[\w.]+\.py:\d+( <- [\w-]+)*")
-NOT_WRITTEN = {"ONE_DTYPE", "CONVERT_BEFORE", "FOLD_AXES", "KNOWN_END"}  # of GPUs: the CPU has kernels for these
+# Of GPUs: the CPU has kernels for these.
+NOT_WRITTEN = {"ONE_DTYPE", "CONVERT_BEFORE", "FOLD_AXES", "KNOWN_END", "COLUMNS_LAST"}
 
 
 def notes(graph: li.Graph, target: str = "cpu:x86-64-v3") -> list[str]:
@@ -38,7 +39,9 @@ def arrays(graph: li.Graph, rng: np.random.Generator) -> dict[str, Any]:
 def test_what_the_reason_says_becomes_a_kernel_of_the_same_numbers(name: str, golden: Golden, seed: int) -> None:
     write, make = REWRITES[name]
     before, after = make()
-    why = [n for n in notes(before) if ": loop, because " in n]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tuned, "ONE_ROW", 0)  # small bodies whose rows meet are kernels all the same
+        why = [n for n in notes(before) if ": loop, because " in n]
     assert len(why) == 1
     assert why[0].endswith(f"; instead: {write}")
     golden(f"loop_reasons/{name}.txt", PLACE.sub("PLACE", why[0]))
@@ -79,6 +82,14 @@ def test_reasons_of_gpus_say_what_to_write_too() -> None:
     last, _ = li.scan(lambda h, r: (li.tanh(h + r), None), li.zeros((3, 8)), li.convert(v, "f32"))
     (note,) = notes(li.Graph("g", [v], {"y": last}), "vulkan:rdna3")
     assert ": kernel, " in note
+
+
+def test_rows_in_both_orders_are_a_kernel_of_cpus_alone() -> None:
+    before, after = rows_in_both_orders()
+    (why,) = notes(before, "vulkan:rdna3")
+    assert why.endswith(f"columns that are not the last axis in memory; instead: {instead.COLUMNS_LAST}")
+    for graph, target in ((after, "vulkan:rdna3"), (before, "cpu:x86-64-v3")):
+        assert [": kernel, " in n for n in notes(graph, target)] == [True]
 
 
 def test_sizes_stand_in_their_order() -> None:
