@@ -13,7 +13,7 @@ from conftest import Golden
 import lstm_ir as li
 from lstm_ir.backends.compile import compiler
 from lstm_ir.backends.compile.compiler_errors import CompilerRefusedError
-from lstm_ir.backends.targets.targets import resolve
+from lstm_ir.backends.run.devices import resolve
 
 HERE = Path(__file__).name
 TARGET = "cpu:x86-64-v3"

@@ -17,7 +17,7 @@ from conftest import Golden
 from paths import GOLDEN
 
 import lstm_ir as li
-from lstm_ir.backends.targets.targets import resolve
+from lstm_ir.backends.run.devices import resolve
 from lstm_ir.passes.pipeline import Pipeline
 
 Case = Callable[[], object]

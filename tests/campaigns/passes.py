@@ -15,7 +15,7 @@ from growth_cases import Arrays, Case, grown
 
 import lstm_ir as li
 from lstm_ir import api
-from lstm_ir.backends.targets.targets import resolve
+from lstm_ir.backends.run.devices import resolve
 
 GRAPHS = 32
 TARGETS = ("cpu:x86-64-v3", "vulkan:rdna3", None, "cuda:sm_80")  # None: the portable module

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 import lstm_ir as li
-from lstm_ir.backends.targets.targets import resolve
+from lstm_ir.backends.run.devices import resolve
 from lstm_ir.passes.pipeline import for_target
 
 

@@ -13,7 +13,7 @@ from device import qemu
 import lstm_ir as li
 from lstm_ir.api import Report, build
 from lstm_ir.backends.files import parameters
-from lstm_ir.backends.targets.targets import resolve
+from lstm_ir.backends.run.devices import resolve
 
 
 def compiled(work: Path, program: li.Program, word: str = "cpu:aarch64", **options: Any) -> Report:

@@ -9,7 +9,7 @@ from tempfile import TemporaryDirectory
 import lstm_ir as li
 from lstm_ir.api import prepare
 from lstm_ir.backends.compile import compiler
-from lstm_ir.backends.targets.targets import resolve
+from lstm_ir.backends.run.devices import resolve
 
 
 def stream(graph: li.Graph, word: str = "cpu", *, kernels: bool = True) -> tuple[str, str]:

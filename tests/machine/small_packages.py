@@ -10,8 +10,8 @@ from typing import Any
 
 from handmade import WEIGHTS, dtypes, module, signature
 
+from lstm_ir.backends.run.devices import resolve
 from lstm_ir.backends.run.package import ModuleFile, write_package
-from lstm_ir.backends.targets.targets import resolve
 
 
 def packed(word: str) -> ModuleFile:

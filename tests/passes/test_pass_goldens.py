@@ -14,7 +14,7 @@ import pytest
 from paths import GOLDEN
 
 import lstm_ir as li
-from lstm_ir.backends.targets.targets import resolve
+from lstm_ir.backends.run.devices import resolve
 from lstm_ir.passes.pipeline import Pipeline
 from lstm_ir.passes.pipelines import registry
 

@@ -19,7 +19,7 @@ import pytest
 from paths import DOCS
 
 import lstm_ir as li
-from lstm_ir.backends.targets.targets import resolve
+from lstm_ir.backends.run.devices import resolve
 from lstm_ir.ir.opdef import Trait
 from lstm_ir.passes.chunk_states import ChunkStates
 from lstm_ir.passes.pipeline import Pipeline

@@ -9,7 +9,7 @@ import pytest
 import zoo
 
 import lstm_ir as li
-from lstm_ir.backends.targets.targets import resolve
+from lstm_ir.backends.run.devices import resolve
 from lstm_ir.passes.pipeline import Pipeline, for_target
 from lstm_ir.passes.pipelines import PRECISIONS
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import lstm_ir as li
-from lstm_ir.backends.targets.targets import resolve
+from lstm_ir.backends.run.devices import resolve
 from lstm_ir.passes.pipeline import Pipeline
 
 CPU = resolve("cpu").info

@@ -13,7 +13,7 @@ import pytest
 import lstm_ir as li
 from lstm_ir.backends.kernels.body.planner import make_plan
 from lstm_ir.backends.kernels.cpu import schedule
-from lstm_ir.backends.targets.targets import resolve
+from lstm_ir.backends.run.devices import resolve
 from lstm_ir.ir.graph import Graph
 from lstm_ir.passes.pipeline import Pipeline
 

@@ -11,7 +11,7 @@ import lstm_ir as li
 from lstm_ir.api import prepare
 from lstm_ir.backends.emit.emitter import Emitter
 from lstm_ir.backends.module import iree_module
-from lstm_ir.backends.targets.targets import resolve
+from lstm_ir.backends.run.devices import resolve
 from lstm_ir.ir.errors import CompileError
 from lstm_ir.ir.target import TargetInfo
 from lstm_ir.ir.types import DType, TensorType

@@ -23,8 +23,8 @@ from lstm_ir.backends.compile.cache import Cache, folder, key
 from lstm_ir.backends.compile.compiler import compile_mlir
 from lstm_ir.backends.compile.compiler_errors import CompilerRefusedError
 from lstm_ir.backends.compile.phases import Checks
+from lstm_ir.backends.run.devices import resolve
 from lstm_ir.backends.targets.target import Target
-from lstm_ir.backends.targets.targets import resolve
 from lstm_ir.ir.errors import CompileError
 
 

@@ -13,7 +13,7 @@ import lstm_ir as li
 from lstm_ir.api import prepare
 from lstm_ir.backends.compile import compiler, grouping, phases
 from lstm_ir.backends.compile.grouping import grouped
-from lstm_ir.backends.targets.targets import resolve
+from lstm_ir.backends.run.devices import resolve
 
 T, B, H = 5, 3, 4
 

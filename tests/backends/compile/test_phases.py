@@ -14,7 +14,7 @@ from lstm_ir.backends.compile import compiler
 from lstm_ir.backends.compile.compiler import compile_mlir
 from lstm_ir.backends.compile.compiler_errors import CompilerRefusedError, CompilerSlowError
 from lstm_ir.backends.compile.phases import Checks
-from lstm_ir.backends.targets.targets import resolve
+from lstm_ir.backends.run.devices import resolve
 from lstm_ir.ir.errors import CompileError
 
 MASKED = """module @m { func.func @main(%h: tensor<Rx6xf32>, %w: tensor<6x24xf32>, %m: tensor<Rx6xi1>)

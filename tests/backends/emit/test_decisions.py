@@ -11,7 +11,7 @@ from device import need
 
 import lstm_ir as li
 from lstm_ir.backends.emit.decisions import Decisions, decisions
-from lstm_ir.backends.targets.targets import resolve
+from lstm_ir.backends.run.devices import resolve
 from lstm_ir.passes.pipeline import for_target
 
 Array = np.ndarray[Any, Any]

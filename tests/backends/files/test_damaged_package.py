@@ -16,8 +16,8 @@ from small_packages import members, packed, rebuild, rezip, small, written
 
 import lstm_ir as li
 from lstm_ir.backends import bindings
+from lstm_ir.backends.run.devices import resolve
 from lstm_ir.backends.run.package import open_package, read_package, write_package
-from lstm_ir.backends.targets.targets import resolve
 from lstm_ir.ir.errors import DeviceError, PackageError
 
 W = WEIGHTS["enc/w"]

@@ -14,7 +14,7 @@ from device import model_file, need
 import lstm_ir as li
 from lstm_ir.backends.files.archive import write_package
 from lstm_ir.backends.files.packed_graph import PackedGraph
-from lstm_ir.backends.targets.targets import resolve
+from lstm_ir.backends.run.devices import resolve
 
 GIVEN: dict[str, Any] = {"silero": {"constants": {"sr": 16000}, "sizes": {"input_0": "B", "input_1": 576}}}
 REAL = (

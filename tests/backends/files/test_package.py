@@ -18,9 +18,9 @@ from small_packages import members, packed, rebuild, rezip, small, written
 
 from lstm_ir.backends.files.parameters import write_irpa
 from lstm_ir.backends.run import runtime
+from lstm_ir.backends.run.devices import resolve
 from lstm_ir.backends.run.package import open_package, read_package, write_package
 from lstm_ir.backends.targets import cpus
-from lstm_ir.backends.targets.targets import resolve
 from lstm_ir.ir.errors import PackageError, TargetError
 
 W = WEIGHTS["enc/w"]

@@ -10,7 +10,7 @@ import pytest
 
 import lstm_ir as li
 from lstm_ir.api import prepare
-from lstm_ir.backends.targets.targets import resolve
+from lstm_ir.backends.run.devices import resolve
 from lstm_ir.ir.data import Data
 from lstm_ir.ir.literals import finite
 

@@ -16,7 +16,7 @@ from kernel_checks import AVX2, BASELINE, processor
 
 import lstm_ir as li
 from lstm_ir.api import Report, optimize, prepare
-from lstm_ir.backends.targets.targets import resolve
+from lstm_ir.backends.run.devices import resolve
 from lstm_ir.ir.program import Program
 
 Array = np.ndarray[Any, Any]

@@ -19,8 +19,8 @@ from roundoff import limits
 import lstm_ir as li
 from lstm_ir.api import Report, build, optimize, prepare
 from lstm_ir.backends.kernels.cpu.words import row_offset, word_product
+from lstm_ir.backends.run.devices import resolve
 from lstm_ir.backends.targets import cpus
-from lstm_ir.backends.targets.targets import resolve
 from lstm_ir.ir.program import Program
 
 WORDS = ("int8", "int8-dynamic")

@@ -17,7 +17,7 @@ from lstm_ir.backends.kernels.text.memory import Memory, on_stack
 from lstm_ir.backends.kernels.text.statements import CallStatement, Name, argument
 from lstm_ir.backends.kernels.text.text import Text
 from lstm_ir.backends.module import iree_module
-from lstm_ir.backends.targets.targets import resolve
+from lstm_ir.backends.run.devices import resolve
 
 SAME = {"w": 8, "at": 3, "divisor": 4, "step": 2, "buffer": 16}
 

@@ -11,7 +11,7 @@ import lstm_ir as li
 from lstm_ir.api import prepare
 from lstm_ir.backends.compile import compiler
 from lstm_ir.backends.kernels.cpu.machine import RESERVED
-from lstm_ir.backends.targets.targets import resolve
+from lstm_ir.backends.run.devices import resolve
 
 
 def workgroups(rows: int, workers: int) -> int:

@@ -13,7 +13,7 @@ from lstm_ir.backends.kernels.body.in_place import overwritten
 from lstm_ir.backends.kernels.body.planner import make_plan
 from lstm_ir.backends.kernels.cpu import dispatch
 from lstm_ir.backends.kernels.text.memory import Memory
-from lstm_ir.backends.targets.targets import resolve
+from lstm_ir.backends.run.devices import resolve
 
 Step = Callable[[li.Value, li.Value], tuple[li.Value, li.Value]]
 H = 20

@@ -16,7 +16,7 @@ from lstm_ir.backends.kernels.text.memory import Memory
 from lstm_ir.backends.kernels.text.outline import PREFIX, outlined
 from lstm_ir.backends.kernels.text.statements import Constant, argument
 from lstm_ir.backends.kernels.text.text import Text
-from lstm_ir.backends.targets.targets import resolve
+from lstm_ir.backends.run.devices import resolve
 from lstm_ir.ir.interpret import interpret
 
 LOW = argument("low")

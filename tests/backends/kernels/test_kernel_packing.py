@@ -12,7 +12,7 @@ import lstm_ir as li
 from lstm_ir.api import prepare
 from lstm_ir.backends.kernels.body.planner import make_plan
 from lstm_ir.backends.kernels.call.packing import grouped
-from lstm_ir.backends.targets.targets import resolve
+from lstm_ir.backends.run.devices import resolve
 from lstm_ir.ir.interpret import interpret
 
 SIZES = 6, 3, 5, 20

@@ -13,7 +13,7 @@ from lstm_ir.backends.kernels.body.plan import LoopPlan
 from lstm_ir.backends.kernels.body.planner import make_plan
 from lstm_ir.backends.kernels.cpu.schedule import choose
 from lstm_ir.backends.kernels.cpu.sums import Tile
-from lstm_ir.backends.targets.targets import resolve
+from lstm_ir.backends.run.devices import resolve
 
 
 def tile(body: str, rows: Any, width: int, target: str) -> tuple[Tile, int]:

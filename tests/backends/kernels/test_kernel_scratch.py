@@ -18,7 +18,7 @@ from lstm_ir.backends.kernels.call.call import KernelCall
 from lstm_ir.backends.kernels.cpu import scratch
 from lstm_ir.backends.kernels.cpu.machine import KEPT_BYTES, KEPT_OPEN_BYTES, KEPT_ROWS
 from lstm_ir.backends.module import iree_module
-from lstm_ir.backends.targets.targets import resolve
+from lstm_ir.backends.run.devices import resolve
 from lstm_ir.ir.interpret import interpret
 
 SIZES = ((5, 3), (1, 1), (2, 0), (0, 2), (9, 18))

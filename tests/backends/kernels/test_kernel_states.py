@@ -15,7 +15,7 @@ from paths import DOCS
 
 import lstm_ir as li
 from lstm_ir.api import prepare
-from lstm_ir.backends.targets.targets import resolve
+from lstm_ir.backends.run.devices import resolve
 from lstm_ir.ir.program import Program
 from lstm_ir.passes.pipeline import Pipeline
 from lstm_ir.passes.pipelines import NAMED

@@ -20,7 +20,7 @@ import lstm_ir as li
 from lstm_ir.api import build, prepare
 from lstm_ir.backends.compile import compiler
 from lstm_ir.backends.kernels.cpu.machine import FOLD_ROWS
-from lstm_ir.backends.targets.targets import resolve
+from lstm_ir.backends.run.devices import resolve
 from lstm_ir.ir.program import Program
 
 

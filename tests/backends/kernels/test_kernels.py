@@ -16,7 +16,7 @@ from kernel_random import random_body
 
 import lstm_ir as li
 from lstm_ir.api import prepare
-from lstm_ir.backends.targets.targets import resolve
+from lstm_ir.backends.run.devices import resolve
 from lstm_ir.ir.errors import GradientError
 from lstm_ir.ir.program import Program
 

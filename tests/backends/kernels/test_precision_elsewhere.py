@@ -12,7 +12,7 @@ from device import need, qemu
 
 import lstm_ir as li
 from lstm_ir.api import Report, optimize
-from lstm_ir.backends.targets.targets import resolve
+from lstm_ir.backends.run.devices import resolve
 from lstm_ir.ir.program import Program
 
 WORDS = ("bf16", "f16", "int8", "int8-dynamic")

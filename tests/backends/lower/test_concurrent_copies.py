@@ -20,7 +20,7 @@ import pytest
 import lstm_ir as li
 from lstm_ir.api import prepare
 from lstm_ir.backends.compile.compiler import BASE_FLAGS, option_flags
-from lstm_ir.backends.targets.targets import resolve
+from lstm_ir.backends.run.devices import resolve
 
 CONSTANT = re.compile(r"(%c\d+\w*) = arith\.constant (\d+) : index")
 COPY = re.compile(r"stream\.cmd\.copy (%\w+)\[(%\w+)\], (%\w+)\[(%\w+)\], (%\w+) :")

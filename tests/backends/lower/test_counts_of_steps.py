@@ -14,7 +14,7 @@ from device import need
 
 import lstm_ir as li
 from lstm_ir.api import prepare
-from lstm_ir.backends.targets.targets import resolve
+from lstm_ir.backends.run.devices import resolve
 from lstm_ir.ir.program import Program
 
 T, B, H = 5, 3, 8

@@ -9,7 +9,7 @@ from device import need
 import lstm_ir as li
 from lstm_ir.backends.emit.emitter import RULES
 from lstm_ir.backends.module import iree_module
-from lstm_ir.backends.targets.targets import resolve
+from lstm_ir.backends.run.devices import resolve
 from lstm_ir.ir.opdef import OPS, Level
 from lstm_ir.ir.program import Program
 

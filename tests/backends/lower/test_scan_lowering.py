@@ -11,7 +11,7 @@ from device import need
 
 import lstm_ir as li
 from lstm_ir.api import build
-from lstm_ir.backends.targets.targets import resolve
+from lstm_ir.backends.run.devices import resolve
 
 pytestmark = pytest.mark.slow_on("vulkan")
 DEVICES = ["cpu", pytest.param("vulkan", marks=pytest.mark.vulkan)]

@@ -18,9 +18,9 @@ from lstm_ir.backends import memory
 from lstm_ir.backends.run import runtime
 from lstm_ir.backends.run.call_plan import remember
 from lstm_ir.backends.run.contexts import LIMIT
+from lstm_ir.backends.run.devices import resolve
 from lstm_ir.backends.run.executable import Executable, Session
 from lstm_ir.backends.targets import cpus
-from lstm_ir.backends.targets.targets import resolve
 from lstm_ir.ir.errors import CallError, DeviceError, PackageError, TargetError, ValueRangeError
 from lstm_ir.ir.signature import Signature
 from lstm_ir.ir.types import DType

@@ -18,7 +18,7 @@ import zoo
 import lstm_ir as li
 from lstm_ir.api import build
 from lstm_ir.backends.files.parameters import write_irpa
-from lstm_ir.backends.targets.targets import resolve
+from lstm_ir.backends.run.devices import resolve
 from lstm_ir.ir.opdef import OPS
 
 Array = np.ndarray[Any, Any]

@@ -15,7 +15,7 @@ from quantized_lstm import EachRow, InPairs, Quantized, of_onnxruntime
 
 import lstm_ir as li
 from lstm_ir.api import prepare
-from lstm_ir.backends.targets.targets import resolve
+from lstm_ir.backends.run.devices import resolve
 
 T, B, I, H = 6, 3, 5, 7
 SCALES = ("W_scale", "W_zero_point", "R_scale", "R_zero_point")

@@ -7,7 +7,7 @@ import pytest
 
 import lstm_ir as li
 from lstm_ir.api import build
-from lstm_ir.backends.targets.targets import resolve
+from lstm_ir.backends.run.devices import resolve
 
 I, H = 5, 24
 

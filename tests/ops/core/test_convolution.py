@@ -11,7 +11,7 @@ from device import need
 
 import lstm_ir as li
 from lstm_ir.api import prepare
-from lstm_ir.backends.targets.targets import resolve
+from lstm_ir.backends.run.devices import resolve
 from lstm_ir.passes.pipeline import Pipeline
 
 FIXED = [Case("conv", 2, 12, (37,), (4,), 10, (3,), ((1, 5),), (2,), groups=2)]

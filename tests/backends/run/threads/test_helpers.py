@@ -25,8 +25,8 @@ from lstm_ir.api import build, prepare
 from lstm_ir.backends import queue
 from lstm_ir.backends.compile import compiler
 from lstm_ir.backends.run import helper_pool, runtime
+from lstm_ir.backends.run.devices import resolve
 from lstm_ir.backends.run.threads import choice
-from lstm_ir.backends.targets.targets import resolve
 
 
 def child(*words: object) -> str:

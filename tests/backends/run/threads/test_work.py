@@ -10,8 +10,8 @@ import pytest
 
 import lstm_ir as li
 from lstm_ir.api import prepare
+from lstm_ir.backends.run.devices import resolve
 from lstm_ir.backends.run.threads.choice import HELPED, LARGE, LOOPS, SMALL, Choice, choose, may_help
-from lstm_ir.backends.targets.targets import resolve
 from lstm_ir.bench.measure import empty_call
 from lstm_ir.ir import dims
 from lstm_ir.ir.operations import operations
