@@ -50,8 +50,11 @@ def _dot(e: Emitter, n: Node, lhs: ir.Value, rhs: ir.Value) -> ir.Value:
         lhs, rhs = (_made(e, v, t, x) for v, t, x in zip((lhs, rhs), (a, b), n.inputs, strict=True))
     elif e.target is not None and e.target.kind == "cpu":
         lhs, rhs = (_cut(e, v, t, x) for v, t, x in zip((lhs, rhs), (a, b), n.inputs, strict=True))
-    if e.target is not None and e.target.kind == "cpu" and _rows_join_batches(a, axes[0], axes[2]):
-        lhs, a, axes[0], axes[2] = _batches_first(e, lhs, a, axes[0], axes[2])
+    if e.target is not None and e.target.kind == "cpu":
+        if _rows_join_batches(a, axes[0], axes[2]):
+            lhs, a, axes[0], axes[2] = _batches_first(e, lhs, a, axes[0], axes[2])
+        if _rows_join_batches(b, axes[1], axes[3]):
+            rhs, b, axes[1], axes[3] = _batches_first(e, rhs, b, axes[1], axes[3])
     if 0 in a.shape or 0 in b.shape:
         out = e.full(0, total)
     elif a.is_static and b.is_static:
@@ -92,15 +95,16 @@ def _tiles_alike(a: TensorType, batching: Ints, contracting: Ints) -> bool:
 
 
 def _rows_join_batches(a: TensorType, batching: Ints, contracting: Ints) -> bool:
-    """Whether IREE 3.13 packs a left operand [contracting, batches, rows] as one matrix of batches x rows.
+    """Whether IREE 3.13 packs an operand [contracting, batches, rows] as one matrix of batches x rows.
 
     It joins their axes where more than three have to become three, and takes packed rows of one batch for those of
-    another if the tiles are as many.
+    another if the tiles are as many, or if a size is named.
     """
     free = free_axes(a.rank, batching, contracting)
     ordered = sorted(contracting) + sorted(batching) + list(free) == list(range(a.rank))
-    wanted = bool(batching) and a.rank > 3 and a.is_static and 0 not in a.shape
-    return wanted and ordered and _tiles_alike(a, batching, contracting)
+    if not batching or a.rank <= 3 or not ordered or 0 in a.shape:
+        return False
+    return not a.is_static or _tiles_alike(a, batching, contracting)
 
 
 def _batches_first(

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lstm_ir.backends.files.state_file import need_place
 from lstm_ir.backends.run.executable import Session
 from lstm_ir.fitting.batches import Batches, BatchSource
+from lstm_ir.fitting.checkpoint import best_path
 from lstm_ir.fitting.history import History
 from lstm_ir.fitting.interrupts import Interrupts
 from lstm_ir.fitting.logs import log_of
@@ -87,6 +89,10 @@ def fit(
     checks = None if validation is None else BatchSource(validation, "validation")
     if checks is not None and checks.once:
         raise CallError("fit: validation is an iterator, which ends with its first use; give a list")
+    if path is not None and isinstance(log, (str, os.PathLike)):
+        for what, taken in (("the checkpoint", path), ("the best state", best_path(path))):
+            if os.path.realpath(log) == os.path.realpath(taken):
+                raise CallError(f"fit: log is the file of {what}, {taken}; give another path")
     writer = log_of(log)
     session = _session(program, checks is not None)
     checked = None if checks is None else Validation(session, checks)

@@ -15,10 +15,11 @@ from lstm_ir.ir.types import DType
 class Conform:
     """What one input must be: its name, and NumPy's dtype, looked up once."""
 
-    __slots__ = ("dtype", "kind", "name")
+    __slots__ = ("as_is", "dtype", "kind", "name")
 
     def __init__(self, name: str, kind: DType) -> None:
         self.name, self.kind, self.dtype = name, kind, kind.numpy
+        self.as_is = None if kind is DType.i1 else self.dtype  # of an array that needs no second look
 
     def refuse(self, got: str) -> CallError:
         """The error for a value that is not of this dtype."""
@@ -41,7 +42,14 @@ def take(want: Conform, value: Any) -> np.ndarray[Any, Any]:
         if not untyped:
             raise want.refuse(str(a.dtype))
         a = _convert(want, a)
-    return np.require(a, dtype=want.dtype, requirements="C")
+    a = np.require(a, dtype=want.dtype, requirements="C")
+    return _of_ones(a) if want.kind is DType.i1 else a
+
+
+def _of_ones(a: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Booleans whose bytes are 0 and 1: a view of other bytes is true where NumPy sees any bit, a module one alone."""
+    raw = a.view(np.uint8)
+    return raw != 0 if a.size and raw.max() > 1 else a
 
 
 def kept(want: Conform, value: Any) -> Any:

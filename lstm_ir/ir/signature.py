@@ -300,7 +300,7 @@ def native(entry: Entry, arrays: Mapping[str, Any], taken: Callable[..., Any] = 
         raise CallError(_names(entry, arrays))
     try:
         return [
-            a if type(a := arrays[n]) is np.ndarray and a.dtype is c.dtype and a.flags.c_contiguous
+            a if type(a := arrays[n]) is np.ndarray and a.dtype is c.as_is and a.flags.c_contiguous
             else taken(c, a)
             for n, c in conform
         ]  # fmt: skip

@@ -125,3 +125,13 @@ def test_weights_and_inputs_of_any_name() -> None:
     np.testing.assert_array_equal(got, np.full(2, 2.0 ** len(names) - 1, "f4"))
     with pytest.raises(li.IRError, match="an input needs a name"):
         li.input("", (2,))
+
+
+def test_booleans_of_any_byte() -> None:
+    """A view of other bytes is true where any bit is set, as NumPy sees it."""
+    k, x = li.input("k", ("B",), "i1"), li.input("x", ("B",))
+    g = li.Graph("g", [k, x], {"y": li.where(k, x, -x)})
+    mask, ones = np.array([0, 1, 2, 255, 128], np.uint8).view(bool), np.ones(5, np.float32)
+    with li.compile(g) as exe:
+        for got in (exe(k=mask, x=ones), li.interpret(g, k=mask, x=ones)):
+            np.testing.assert_array_equal(got["y"], [-1, 1, 1, 1, 1])

@@ -124,3 +124,10 @@ def test_a_checkpoint_that_is_missing_is_named(tmp_path: Path) -> None:
         li.PackageError, match=r"fit: there is no checkpoint .*run\.safetensors to resume from; the first"
     ):
         li.fit(model().only("train"), batches(1, 1), epochs=1, checkpoint=path, resume=True)
+
+
+@pytest.mark.parametrize("log", ["run.safetensors", "run.best.safetensors"])
+def test_a_log_is_no_checkpoint(exe: Executable, seed: int, tmp_path: Path, log: str) -> None:
+    with exe.session() as s, pytest.raises(li.CallError, match=r"log is the file of the (checkpoint|best state)"):
+        li.fit(s, batches(seed, COUNT), checkpoint=tmp_path / "run.safetensors", log=str(tmp_path / log), **options(1))
+    assert not any(tmp_path.iterdir())

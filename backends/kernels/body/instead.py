@@ -5,7 +5,7 @@ Each was tried: the body written that way becomes a kernel, and gives the same n
 
 from __future__ import annotations
 
-from lstm_ir.ops.scan.tuned import UNROLLED_STEPS
+from lstm_ir.ops.scan.tuned import UNROLLED_NODES, UNROLLED_STEPS
 
 SLICE = "slice rows before the loop; pick columns with a step by a product with a matrix of zeros and ones"
 JOIN_ROWS = "join the rows before the loop"
@@ -31,7 +31,8 @@ _OF_OP = {
     "pad": "spread elements by a product with a matrix of zeros and ones",
     "cumsum": "multiply by a triangular matrix of ones",
     "stencil": "multiply by a matrix that has the taps on its diagonals",
-    "scan": f"{UNROLLED_STEPS} inner steps or fewer; or run the inner loop before the outer one, with a longer batch",
+    "scan": f"at most {UNROLLED_STEPS} inner steps, of {UNROLLED_NODES} ops in all; or the inner loop before the outer"
+    " one, with a longer batch",
 }
 
 

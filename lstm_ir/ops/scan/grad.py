@@ -52,7 +52,9 @@ def scan_vjp(node: Node, cts: Cts, everything_again: bool = False, inner: Remat 
 
 def over_steps(node: Node, cts: Cts, everything_again: bool = False, inner: Remat = None) -> Any:
     """Gradients by a loop over the steps from the last to the first."""
-    loop = Loop(node) if inner is not None else without_short_loops(Loop(node))
+    loop = Loop(node)
+    if not everything_again:  # with `remat` short loops are segments
+        loop = without_short_loops(loop)
     loop = lifted(loop)
     back = _Backward(node, loop, cts, everything_again, inner)
     grads = back.run()

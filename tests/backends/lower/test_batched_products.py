@@ -67,3 +67,26 @@ def test_both_directions_step_by_step(cell: str, seed: int) -> None:
         for name, (arrays, want) in calls.items():
             for key, value in exe.entries[name](arrays).items():
                 np.testing.assert_allclose(value, want[key], rtol=0, atol=3e-5, err_msg=f"{name} {key}")
+
+
+@pytest.mark.parametrize("named", ["", "p", "pa", "pi", "q", "i", "k", "a"])
+def test_batches_behind_what_is_summed_with_named_sizes(named: str, seed: int) -> None:
+    """Both operands in orders that attention and its gradient give: [places, rows of the batch, heads, columns]."""
+    rng, size = np.random.default_rng(seed), {"p": 3, "q": 2, "i": 3, "k": 5, "a": 5}
+    lefts = ["".join(s) for s in itertools.permutations("pqia")]
+    entries, calls = {}, {}
+    for left, right in [
+        *itertools.product(lefts, ("apqk", "pqka")),
+        *itertools.product(("apqi", "pqia"), ("aqpk", "kpqa")),
+    ]:
+        x, y = (
+            li.input(n, tuple(c.upper() if c in named else size[c] for c in s)) for n, s in (("x", left), ("y", right))
+        )
+        places = [(tuple(map(left.index, of)), tuple(map(right.index, of))) for of in ("a", "pq")]
+        name = f"{left}_{right}"
+        entries[name] = li.Graph(name, [x, y], {"z": dot_general(x, y, *places)})
+        a, b = (rng.integers(-3, 4, [size[c] for c in s]).astype("f4") for s in (left, right))
+        calls[name] = {"x": a, "y": b}, np.einsum(f"{left},{right}->pqik", a, b)
+    with li.compile(li.Program("products", entries), options={"cache": False}) as exe:
+        wrong = [n for n, (arrays, want) in calls.items() if not (exe.entries[n](arrays)["z"] == want).all()]
+    assert not wrong, wrong
