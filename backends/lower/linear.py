@@ -53,7 +53,7 @@ def _dot(e: Emitter, n: Node, lhs: ir.Value, rhs: ir.Value) -> ir.Value:
     if e.target is not None and e.target.kind == "cpu":
         if _rows_join_batches(a, axes[0], axes[2]):
             lhs, a, axes[0], axes[2] = _batches_first(e, lhs, a, axes[0], axes[2])
-        if _rows_join_batches(b, axes[1], axes[3]):
+        if not b.is_static and _rows_join_batches(b, axes[1], axes[3]):  # of fixed sizes it is right
             rhs, b, axes[1], axes[3] = _batches_first(e, rhs, b, axes[1], axes[3])
     if 0 in a.shape or 0 in b.shape:
         out = e.full(0, total)
