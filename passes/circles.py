@@ -111,11 +111,10 @@ class Circles:
                 continue
             if _is_product(n, self.home) or any(v in made for v in n.inputs):
                 made.update(n.values)
-            elif (
-                n.op.name == "concatenate" and self.home[n.values[0]] >= 0 == len({self.home[v] for v in n.inputs}) - 1
-            ):
-                continue  # one loop writes its pieces side by side; outside that is a copy
-            rearranged = self.home[n.values[0]] >= 0 and Trait.data_movement in n.op.traits
+            of_a_loop = self.home[n.values[0]] >= 0
+            if n.op.name == "concatenate" and of_a_loop and n.values[0] not in made and self._of_one_loop(n):
+                continue  # the loop writes its pieces side by side; outside that is a copy
+            rearranged = of_a_loop and Trait.data_movement in n.op.traits
             # A number of all rows is for those scalars alone that come last: else their loop is no other one.
             number = not n.values[0].rank and any(v.rank and self.home[v] >= 0 for v in n.inputs)
             if rearranged or number or n.values[0] in made or any(v in moved for v in n.inputs):
@@ -129,6 +128,10 @@ class Circles:
                 ):
                     moved.discard(v)
         return moved
+
+    def _of_one_loop(self, n: Node) -> bool:
+        """Whether all that a node reads is of one home."""
+        return len({self.home[v] for v in n.inputs}) == 1
 
     def _reads_a_state(self, n: Node) -> bool:
         """Whether it is a product of rows with a carried matrix: outside, that would be kept for all steps."""

@@ -31,6 +31,7 @@ from lstm_ir.ir.opdef import Trait
 from lstm_ir.ir.types import DType, Shape
 from lstm_ir.ops.primitive.linear import free_axes
 
+_UNDER_WAY = RefusedError("an element that is being pulled")  # a mark, never raised
 _MOVES = {"broadcast_in_dim": ac.through_broadcast, "slice": ac.through_slice, "transpose": ac.through_transpose}
 
 
@@ -66,7 +67,7 @@ class Puller(Expressions):
         key = (v, access, width)
         found = self._pulled.get(key)
         if found is None:
-            self._pulled[key] = RefusedError("an element that its own row is made of", v, instead.OUTSIDE)  # until then
+            self._pulled[key] = _UNDER_WAY
             try:
                 found = self._pull(v, access, width)
             except RefusedError as why:
@@ -75,6 +76,8 @@ class Puller(Expressions):
                 del self._pulled[key]
                 raise
             self._pulled[key] = found
+        if found is _UNDER_WAY:
+            raise RefusedError("an element that its own row is made of", v, instead.OUTSIDE)
         if isinstance(found, RefusedError):
             raise found
         return found
