@@ -5,12 +5,12 @@ from __future__ import annotations
 import weakref
 from collections.abc import Iterator, Mapping, MutableMapping
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from lstm_ir.backends import bindings, process
-from lstm_ir.backends.run.transfer import BorderType, Mover
+from lstm_ir.backends.run.transfer import BorderType, Extent, Mover
 from lstm_ir.ir import dims, state_values
 from lstm_ir.ir.errors import CallError, DeviceError
 from lstm_ir.ir.near_names import hint
@@ -19,12 +19,9 @@ from lstm_ir.ir.signature import Signature, StateVar
 Array = np.ndarray[Any, Any]
 
 
-class HeldValue(NamedTuple):
-    """The value of a variable: its buffer, the host memory of that, and the sizes of the last call that it fitted."""
-
-    view: Any
-    memory: Array | None  # None where it is not the host's
-    env: Mapping[str, int] | None = None
+# The value of a variable: its buffer, and the sizes of the last call that it fitted. A plain tuple: each step makes
+# one for each variable.
+HeldValue = tuple[Any, Mapping[str, int] | None]
 
 
 class HeldState(MutableMapping[str, Array]):
@@ -75,8 +72,9 @@ class HeldState(MutableMapping[str, Array]):
 
     def _fetched(self, name: str, held: HeldValue) -> Array:
         results = bindings.native().VmVariantList(1)
-        results.push_ref(held.view)
-        return self._move.arrays(results, (self._kinds[name],), [])[0]
+        results.push_ref(held[0])
+        fetched: Array = self._move.arrays(results, ((name, self._kinds[name]),), None)[name]
+        return fetched
 
     def snapshot(self) -> dict[str, Array]:
         """Every variable, all as of one moment between two calls; CallError for sizes that differ."""
@@ -91,11 +89,11 @@ class HeldState(MutableMapping[str, Array]):
             self._values[name] = self._put(name, a)
 
     def _put(self, name: str, a: Array) -> HeldValue:
-        return self.of(name, self._move.put(a, self._kinds[name]))
+        return self._move.put(a, self._kinds[name]), None
 
-    def of(self, name: str, view: Any, env: Mapping[str, int] | None = None) -> HeldValue:
-        """A value of this variable, which fits calls with these sizes."""
-        return HeldValue(view, self._move.memory(view, self._kinds[name]), env)
+    def kind(self, name: str) -> BorderType:
+        """The element type of a variable."""
+        return self._kinds[name]
 
     def _checked(self, name: str, value: Any) -> Array:
         return state_values.fitting(self._known(name), value)
@@ -186,9 +184,10 @@ class HeldState(MutableMapping[str, Array]):
             held = self._values.get(name)
             if held is None:
                 held = self._put(name, self._start(name, env))
-            if held.env is not env:
-                self._fits(name, tuple(held.view.shape), env)
-                held = held._replace(env=env)
+            view, fitted = held
+            if fitted is not env:
+                self._fits(name, tuple(view.shape), env)
+                held = view, env
             out.append(held)
         return out
 
@@ -202,7 +201,11 @@ class HeldState(MutableMapping[str, Array]):
 
     def copied(self, name: str, held: HeldValue) -> HeldValue:
         """The value in memory of its own."""
-        return self._put(name, self._fetched(name, held))._replace(env=held.env)
+        return self._put(name, self._fetched(name, held))[0], held[1]
+
+    def extent(self, name: str, held: HeldValue) -> Extent | None:
+        """The memory of a value, where that is the host's."""
+        return self._move.extent(held[0], self._kinds[name])
 
     def _known(self, name: str) -> StateVar:
         found = self._variables.get(name)

@@ -73,6 +73,8 @@ class Loaded:
         self.move = transfer.mover(runtime.device(first), first, stateful=bool(signature.state))
         with runtime.reporting(f"{signature.name}: not a module", PackageError):
             self.module = bindings.native().VmModule.copy_buffer(instance, blob)
+        # The module imports what reads a buffer's data only where its own control flow depends on them.
+        self.by_data = b"hal.buffer.load" in blob
         published = SERVE in self.module.function_names
         self.serve = self.module.lookup_function(SERVE) if published else None
         self._contexts: dict[str, Contexts] = {}

@@ -26,7 +26,7 @@ class PureFunction:
 
     def __init__(
         self, entry: Entry, signature: Signature, initial: Mapping[str, Array],
-        run: Callable[[list[Array], Shapes], list[Array]],
+        run: Callable[[list[Array], Shapes], dict[str, Array]],
     ) -> None:  # fmt: skip
         if entry.finite or entry.restarts:
             what = "refuses numbers that are not finite" if entry.finite else "starts state again"
@@ -39,17 +39,14 @@ class PureFunction:
         names = [p.name for p in inputs]
         if len(set(names)) != len(names):
             raise CallError(f"{entry.name}: an input and a state have one name")
-        self._names = tuple(p.name for p in outputs)
 
     def __call__(self, arrays: Mapping[str, Any] | None = None, /, *more: Any, **named: Any) -> dict[str, Array]:
         """Outputs and new state by name; arrays by name and errors as of a call: `f({"state h0": h}, x=a)`."""
         given = named if arrays is None and not more else by_name(self.entry, (arrays, *more), named)
-        values = native(self.entry, given)
-        shapes = tuple([a.shape for a in values])
+        values, shapes = native(self.entry, given)
         confirm(self.entry, self.entry.bound(shapes), values)
         with runtime.reporting(self.entry.name):
-            results = self._run(values, shapes)
-        return dict(zip(self._names, results, strict=True))
+            return self._run(values, shapes)
 
     def start(self, name: str, sizes: Mapping[str, int]) -> Array:
         """What the state variable starts as in a call with these named sizes."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import threading
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -19,9 +20,12 @@ from lstm_ir.ir.errors import LstmIrError
 from lstm_ir.ir.types import DType
 
 Array = np.ndarray[Any, Any]
+Extent = tuple[int, int]  # of memory: the first byte's address, and the one behind the last
+Results = tuple[tuple[str, "BorderType"], ...]  # names of a call's results
 
 # NumPy's own ways to an array's address run Python code of theirs: 11 us where caches are cold.
 _byte, _address = ctypes.c_char.from_buffer, ctypes.addressof
+_NO_BUFFER = (TypeError, ValueError, BufferError)  # of an array that is read-only, or of a type without buffers
 _DLPACK = {"cuda": 2, "hip": 10}  # its numbers of devices whose memory other libraries take
 _ELEMENT = {
     "f16": "FLOAT_16", "bf16": "BFLOAT_16", "f32": "FLOAT_32", "f64": "FLOAT_64",
@@ -53,6 +57,43 @@ class Slots(NamedTuple):
     large: list[int]  # inputs that are better lent, where they can be
 
 
+def extent(a: Array) -> Extent:
+    """Of a contiguous array."""
+    try:
+        first = _address(_byte(a))  # type: ignore[arg-type]
+    except _NO_BUFFER:
+        first = a.__array_interface__["data"][0]
+    return first, first + a.nbytes
+
+
+class TakenMemory:
+    """Memory that the outputs of a call may not share, and whether one of them did, or new state that of an input."""
+
+    def __init__(self, inputs: list[Extent], state: list[Extent]) -> None:
+        self._inputs, self._taken = inputs, [*inputs, *state]
+        self.shared = False
+
+    def adds(self, new: Extent | None) -> bool:
+        """Take the memory of new state, if it is the host's; whether that is an input's."""
+        if new is None:
+            return False
+        self._taken.append(new)
+        return self._meets(new, self._inputs)
+
+    def apart(self, a: Array) -> Array:
+        """`a`, or a copy where its memory is taken; then it is taken."""
+        own = extent(a)
+        if self._meets(own, self._taken):
+            return a.copy()
+        self._taken.append(own)
+        return a
+
+    def _meets(self, new: Extent, others: list[Extent]) -> bool:
+        met = any(start < new[1] and new[0] < end for start, end in others)
+        self.shared |= met
+        return met
+
+
 def mover(device: Any, word: str, *, stateful: bool) -> Mover:
     """How arrays reach `device`, and return."""
     return HostMover(device, word, stateful) if word.startswith("local-") else DeviceMover(device, word)
@@ -64,27 +105,14 @@ class Mover(ABC):
     def __init__(self, device: Any, word: str) -> None:
         rt = bindings.native()
         self.device, self.word, self.allocator = device, word, device.allocator
-        self._list, self._view = rt.VmVariantList, rt.HalBufferView
-        self.view = self._view  # the class of a buffer that stays on the device
+        self.list, self.view = rt.VmVariantList, rt.HalBufferView
         self._copy = self.allocator.allocate_buffer_copy
         self._memory = int(rt.MemoryType.DEVICE_LOCAL)
         self._usage = int(rt.BufferUsage.DEFAULT)
 
-    def results(self, count: int) -> Any:
-        """An empty list for `count` results."""
-        return self._list(count)
-
     def slots(self, values: list[Array], kinds: tuple[BorderType, ...]) -> Slots | None:
         """Reusable inputs for calls with these shapes, where that is faster; else None."""
         return None
-
-    def taking(self, slots: Slots, values: list[Array]) -> Any:
-        """An argument list of its own of these slots, with the values written there; more can be added."""
-        out = self._list(len(values))
-        for place, view, a in zip(slots.places, slots.views, values, strict=True):
-            place[...] = a
-            out.push_ref(view)
-        return out
 
     def lendable(self, a: Array) -> bool:
         """Whether a call may read the memory of `a` itself."""
@@ -92,7 +120,7 @@ class Mover(ABC):
 
     def arguments(self, values: list[Array], kinds: tuple[BorderType, ...]) -> Any:
         """The argument list of a call."""
-        out = self._list(len(values))
+        out = self.list(len(values))
         for a, kind in zip(values, kinds, strict=True):
             out.push_ref(self.put(a, kind))
         return out
@@ -103,15 +131,19 @@ class Mover(ABC):
         return self._copy(self._memory, self._usage, self.device, raw, kind.hal)
 
     @abstractmethod
-    def arrays(self, results: Any, kinds: tuple[BorderType, ...], arguments: list[Array]) -> list[Array]:
-        """The results as arrays of their own; `arguments` is memory that they may not share."""
+    def arrays(self, results: Any, kinds: Results, taken: TakenMemory | None) -> dict[str, Any]:
+        """The results by name as arrays of their own; without `taken` nothing looks whether they are."""
 
     @abstractmethod
-    def kept(self, results: Any, kinds: tuple[BorderType, ...], arguments: list[Array]) -> list[DeviceArray]:
-        """The results where they are; as in `arrays`."""
+    def kept(self, results: Any, kinds: Results, taken: TakenMemory | None) -> dict[str, Any]:
+        """The results where they are, as `DeviceArray`; as in `arrays`."""
 
-    def memory(self, view: Any, kind: BorderType) -> Array | None:
-        """The host memory of a buffer that stays on the device; None where it is not the host's."""
+    def extents(self, values: list[Array]) -> list[Extent]:
+        """Memory of a call's inputs that the call may read as it is."""
+        return []
+
+    def extent(self, view: Any, kind: BorderType) -> Extent | None:
+        """Of a buffer that stays on the device; None where that is not the host's memory, or it has no elements."""
         return None
 
 
@@ -133,7 +165,7 @@ class HostMover(Mover):
         for a in values:
             starts.append(-(-(starts[-1] + a.nbytes) // ALIGNMENT) * ALIGNMENT)
         block = empty((starts[-1] + ALIGNMENT,), np.dtype(np.uint8))
-        places, views, arguments = [], [], self._list(len(values))
+        places, views, arguments = [], [], self.list(len(values))
         for a, kind, start in zip(values, kinds, starts, strict=False):
             memory = block[start : start + max(a.nbytes, ALIGNMENT)]
             views.append(self.lent(memory, kind, a.shape))
@@ -146,7 +178,7 @@ class HostMover(Mover):
         """Whether compiled code may read this memory; it would fault where it is not aligned."""
         try:
             return _address(_byte(a)) % ALIGNMENT == 0  # type: ignore[arg-type]
-        except (TypeError, ValueError, BufferError):  # read-only, or a type without buffers
+        except _NO_BUFFER:
             aligned = a.__array_interface__["data"][0] % ALIGNMENT == 0
             return aligned and bool(a.flags.writeable)
 
@@ -159,33 +191,35 @@ class HostMover(Mover):
     def lent(self, a: Array, kind: BorderType, shape: tuple[int, ...] | None = None) -> Any:
         """A view of this memory, which is aligned."""
         buffer = self.allocator.import_host_allocation(a, self._lent, self._usage)
-        return self._view(buffer, a.shape if shape is None else shape, kind.hal)
+        return self.view(buffer, a.shape if shape is None else shape, kind.hal)
 
-    def arrays(self, results: Any, kinds: tuple[BorderType, ...], arguments: list[Array]) -> list[Array]:
+    def arrays(self, results: Any, kinds: Results, taken: TakenMemory | None) -> dict[str, Any]:
         """Views that own their buffer; an output that is an input, or another output, is copied."""
-        out: list[Array] = []
-        share = np.may_share_memory
-        for i, kind in enumerate(kinds):
-            view = results.get_as_object(i, self._view)
+        out: dict[str, Any] = {}
+        at = 0
+        for name, kind in kinds:
+            view = results.get_as_object(at, self.view)
+            at += 1
             shape = view.shape
             if 0 in shape:
-                out.append(np.empty(shape, kind.dtype))
+                out[name] = np.empty(shape, kind.dtype)
                 continue
             a: Array = np.ndarray(shape, kind.dtype, view.map())
-            for other in (*arguments, *out):
-                if share(a, other):
-                    a = a.copy()
-            out.append(a)
+            out[name] = a if taken is None else taken.apart(a)
         return out
 
-    def kept(self, results: Any, kinds: tuple[BorderType, ...], arguments: list[Array]) -> list[DeviceArray]:
+    def kept(self, results: Any, kinds: Results, taken: TakenMemory | None) -> dict[str, Any]:
         """The results' own memory."""
-        return [of_host(a, "cpu") for a in self.arrays(results, kinds, arguments)]
+        return {n: of_host(a, "cpu") for n, a in self.arrays(results, kinds, taken).items()}
 
-    def memory(self, view: Any, kind: BorderType) -> Array | None:
-        """An array that outputs may not share; None of no elements."""
+    def extents(self, values: list[Array]) -> list[Extent]:
+        """Of those that may be lent."""
+        return [extent(a) for a in values if self._lends and a.nbytes >= LENT_BYTES]
+
+    def extent(self, view: Any, kind: BorderType) -> Extent | None:
+        """Of any buffer with elements."""
         shape = view.shape
-        return np.ndarray(shape, kind.dtype, view.map()) if 0 not in shape else None
+        return None if 0 in shape else extent(np.ndarray(shape, kind.dtype, view.map()))
 
 
 class DeviceMover(Mover):
@@ -200,9 +234,10 @@ class DeviceMover(Mover):
         self._fence = rt.HalFence
         self._staging = Staging(self.allocator)
 
-    def arrays(self, results: Any, kinds: tuple[BorderType, ...], arguments: list[Array]) -> list[Array]:
+    def arrays(self, results: Any, kinds: Results, taken: TakenMemory | None) -> dict[str, Any]:
         """Copies in host memory."""
-        return self._fetched([results.get_as_object(i, self._view) for i in range(len(kinds))], kinds)
+        views = [results.get_as_object(i, self.view) for i in range(len(kinds))]
+        return dict(zip((n for n, _ in kinds), self._fetched(views, [k for _, k in kinds]), strict=True))
 
     def put(self, a: Any, kind: BorderType) -> Any:
         """A view with a copy; of what lies on this device its own view."""
@@ -212,19 +247,19 @@ class DeviceMover(Mover):
             a = np.ascontiguousarray(a.numpy())
         return super().put(a, kind)
 
-    def kept(self, results: Any, kinds: tuple[BorderType, ...], arguments: list[Array]) -> list[DeviceArray]:
+    def kept(self, results: Any, kinds: Results, taken: TakenMemory | None) -> dict[str, Any]:
         """The results' views."""
-        out = []
-        for i, kind in enumerate(kinds):
-            view = results.get_as_object(i, self._view)
-            fetch = partial(self._host, kind=kind)
-            out.append(DeviceArray(view, view.shape, kind.dtype, Home(self.device, self.word), fetch, self._exchange()))
+        out: dict[str, Any] = {}
+        for i, (name, kind) in enumerate(kinds):
+            view = results.get_as_object(i, self.view)
+            fetch, home = partial(self._host, kind=kind), Home(self.device, self.word)
+            out[name] = DeviceArray(view, view.shape, kind.dtype, home, fetch, self._exchange())
         return out
 
     def _host(self, view: Any, kind: BorderType) -> Array:
         process.check()
         with runtime.reporting("a result that was kept"):
-            return self._fetched([view], (kind,))[0]
+            return self._fetched([view], [kind])[0]
 
     def _exchange(self) -> Exchange | None:
         """Of DLPack: what other libraries take of this kind of device."""
@@ -242,12 +277,12 @@ class DeviceMover(Mover):
                 own = self.allocator.allocate_buffer(self._memory, self._usage, max(1, source.byte_length()))
                 if 0 not in view.shape:
                     self._queue_copy(source, own).wait(1)
-                copy = self._view(own, view.shape, view.element_type)
+                copy = self.view(own, view.shape, view.element_type)
                 return self.device.create_dlpack_capsule(copy, number, 0)
         except LstmIrError as e:
             raise BufferError(f"memory of {self.word} cannot be exchanged by DLPack: {e}") from e
 
-    def _fetched(self, views: list[Any], kinds: tuple[BorderType, ...]) -> list[Array]:
+    def _fetched(self, views: list[Any], kinds: Sequence[BorderType]) -> list[Array]:
         """All transfers are queued before the first is awaited."""
         staged = [self._stage(v) if 0 not in v.shape else None for v in views]
         out: list[Array] = []

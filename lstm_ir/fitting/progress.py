@@ -11,7 +11,8 @@ from lstm_ir.ir.types import DType
 from lstm_ir.measurement.machine import peak
 
 if TYPE_CHECKING:
-    from lstm_ir.backends.run.executable import Function, Session
+    from lstm_ir.backends.run.calls import Function
+    from lstm_ir.backends.run.executable import Session
 
 _PAUSE = 0.2  # seconds between two changes of the line on a terminal
 _SIZE = 1024  # of the product whose speed is the peak: it takes 0.1 s rather than 1 s

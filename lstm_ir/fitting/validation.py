@@ -13,7 +13,8 @@ from lstm_ir.ir.errors import CallError
 from lstm_ir.ir.signature import Port, bind_dims
 
 if TYPE_CHECKING:
-    from lstm_ir.backends.run.executable import Function, Session
+    from lstm_ir.backends.run.calls import Function
+    from lstm_ir.backends.run.executable import Session
 
 PREFIX = "validation/"
 

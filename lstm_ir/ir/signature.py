@@ -285,25 +285,31 @@ def check_call(entry: Entry, arrays: Mapping[str, Any]) -> dict[str, np.ndarray[
 
 def call_values(entry: Entry, arrays: Mapping[str, Any]) -> list[np.ndarray[Any, Any]]:
     """As `check_call`, without names: one array for each input, in order."""
-    values = native(entry, arrays)
-    confirm(entry, entry.bound(tuple([a.shape for a in values])), values)
+    values, shapes = native(entry, arrays)
+    confirm(entry, entry.bound(shapes), values)
     return values
 
 
-def native(entry: Entry, arrays: Mapping[str, Any], taken: Callable[..., Any] = take) -> list[np.ndarray[Any, Any]]:
-    """The inputs in order, as native contiguous arrays; CallError for names and element types.
+def native(
+    entry: Entry, arrays: Mapping[str, Any], taken: Callable[..., Any] = take
+) -> tuple[list[np.ndarray[Any, Any]], tuple[tuple[int, ...], ...]]:
+    """The inputs in order, as native contiguous arrays, and their shapes; CallError for names and element types.
 
     taken: what becomes of a value that is no such array.
     """
     conform = entry._conform
     if len(arrays) != len(conform):
         raise CallError(_names(entry, arrays))
+    values: list[np.ndarray[Any, Any]] = []
+    shapes: list[tuple[int, ...]] = []
     try:
-        return [
-            a if type(a := arrays[n]) is np.ndarray and a.dtype is c.as_is and a.flags.c_contiguous
-            else taken(c, a)
-            for n, c in conform
-        ]  # fmt: skip
+        for n, c in conform:  # a comprehension is a function that is made and called, here with cold caches
+            a = arrays[n]
+            if type(a) is not np.ndarray or a.dtype is not c.as_is or not a.flags.c_contiguous:
+                a = taken(c, a)
+            values.append(a)
+            shapes.append(a.shape)
+        return values, tuple(shapes)
     except KeyError as e:
         if e.args and e.args[0] in (n for n, _ in conform):
             raise CallError(_names(entry, arrays)) from None

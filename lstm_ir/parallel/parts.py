@@ -36,8 +36,8 @@ class BatchParts:
 
         Parts differ by one row at most, the first ones are the longer ones. Raises as a call of `grads` does.
         """
-        values = native(self._entry, arrays)
-        bound = self._entry.bound(tuple([a.shape for a in values]))
+        values, shapes = native(self._entry, arrays)
+        bound = self._entry.bound(shapes)
         if bound.checks:
             confirm(self._entry, bound, values)
         rows = bound.env[self._batch]

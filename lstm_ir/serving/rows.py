@@ -103,10 +103,10 @@ class Rows:
         entry = self.entry
         if self.lengths is not None and self._steps is not None and self.lengths not in arrays:
             arrays = {**arrays, self.lengths: self._all_steps(arrays, self._steps)}
-        values = native(entry, arrays)
+        values, shapes = native(entry, arrays)
         if copied:
             values = [_own(a, arrays[p.name]) for p, a in zip(entry.inputs, values, strict=True)]
-        bound = entry.bound(tuple([a.shape for a in values]))
+        bound = entry.bound(shapes)
         if bound.checks:
             confirm(entry, bound, values)
         sizes = dict(bound.env)

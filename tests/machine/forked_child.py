@@ -37,7 +37,7 @@ def main(folder: str) -> None:
     def hold() -> None:
         with ExitStack() as locks:
             for owner in (exe, kept, session):
-                locks.enter_context(owner._lock)
+                locks.enter_context(owner._calls.lock)
             for one in (exe, kept):
                 locks.enter_context(one._opening)
             locks.enter_context(module._uncollected())

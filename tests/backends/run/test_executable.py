@@ -243,8 +243,8 @@ def test_sessions(exe: Executable) -> None:
 def test_sessions_share_what_was_computed_from_weights() -> None:
     exe = load("cpu", driver="local-sync")
     sessions = [exe.session() for _ in range(9)]
-    assert exe._loaded is not None
-    contexts = exe._loaded.contexts("local-sync")
+    assert exe._calls.loaded is not None
+    contexts = exe._calls.loaded.contexts("local-sync")
     for s in sessions:
         s.entries["weight"]()
     assert contexts.made == 1
@@ -426,14 +426,16 @@ def test_what_a_signal_handler_raises_in_a_call_arrives_as_it_is(monkeypatch: py
         return call
 
     with load("cpu", driver="local-sync") as exe:
-        loaded = exe._loaded
+        loaded = exe._calls.loaded
         assert loaded is not None
         for error in (TooSlowError("9 s"), TimeoutError("9 s")):
             monkeypatch.setattr(loaded.contexts("local-sync"), "invoke", raises(error))
+            exe.entries["weight"].plans.clear()  # which look it up once
             with pytest.raises(type(error)) as caught:
                 exe.entries["weight"]()
             assert caught.value is error
         monkeypatch.setattr(loaded.contexts("local-sync"), "invoke", raises(RuntimeError("a.c:1: INTERNAL; broken")))
+        exe.entries["weight"].plans.clear()
         with pytest.raises(DeviceError, match="broken"):
             exe.entries["weight"]()
 

@@ -32,8 +32,8 @@ def graph() -> li.Graph:
 
 
 def loaded(exe: Executable) -> Loaded:
-    assert exe._loaded is not None
-    return exe._loaded
+    assert exe._calls.loaded is not None
+    return exe._calls.loaded
 
 
 def who(exe: Executable, T: int, B: int) -> str:

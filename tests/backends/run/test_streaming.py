@@ -189,7 +189,7 @@ def test_a_file_holds_one_moment(
     with exe.session() as s:
         s.entries["step"](x=x[:5])
         before = {n: s.state[n] for n in KEPT}
-        between = _Between(s._lock, lambda: s.entries["step"](x=x[5:]))
+        between = _Between(s._calls.lock, lambda: s.entries["step"](x=x[5:]))
         monkeypatch.setattr(s.state, "_lock", between)
         s.save_state(tmp_path / "s")
         assert not between.acts

@@ -90,7 +90,7 @@ def test_the_same_bits_with_and_without(rng: np.random.Generator) -> None:
 def test_they_come_and_go(monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator) -> None:
     monkeypatch.setattr(helper_pool._Pool, "polls", LATE)
     exe = li.compile(lstm())
-    there = exe._queue
+    there = exe._calls.queue
     assert there is not None
     x = rng.standard_normal(SIZES[:3]).astype(np.float32)
     want = exe(x=x)["y"]
@@ -114,7 +114,7 @@ def test_one_takes_part(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of what is published by hand: the entry, the workgroups, the way out."""
     monkeypatch.setattr(helper_pool._Pool, "polls", LATE)
     exe = li.compile(lstm((800, 1, 64, 128)))
-    there = exe._queue
+    there = exe._calls.queue
     assert there is not None
     x = np.ones((800, 1, 64), np.float32)
 
@@ -138,7 +138,7 @@ def test_a_call_that_fails_ends(rng: np.random.Generator) -> None:
     x, ends = li.input("x", (T, B, I)), li.input("ends", (B,), "i32")
     w, r = li.weight("w", np.ones((4 * H, I), "f4")), li.weight("r", np.ones((4 * H, H), "f4"))
     exe = li.compile(li.Graph("g", [x, ends], {"y": li.lstm(x, w, r, lengths=ends + ends)[0]}))
-    there = exe._queue
+    there = exe._calls.queue
     assert there is not None
     good = {"x": rng.standard_normal((T, B, I)).astype(np.float32), "ends": np.full(B, 5, np.int32)}
     exe(good)
@@ -155,7 +155,7 @@ def test_a_signal_at_the_worst_moment(
 ) -> None:  # fmt: skip
     """An exception at any line of what a call does about helpers: none spins, none is lost."""
     exe = li.compile(lstm())
-    there = exe._queue
+    there = exe._calls.queue
     assert there is not None
     x = rng.standard_normal(SIZES[:3]).astype(np.float32)
     want = exe(x=x)["y"]
@@ -191,7 +191,7 @@ def test_executables_that_take_turns_have_helpers_both(
 ) -> None:  # fmt: skip
     """A helper that would wait at one queue for ever goes to the other, whose call wants it, and back."""
     executables = [li.compile(lstm()), li.compile(lstm())]
-    queues = [exe._queue for exe in executables]
+    queues = [exe._calls.queue for exe in executables]
     x = rng.standard_normal(SIZES[:3]).astype(np.float32)
     want = li.interpret(lstm(), {"x": x})["y"]
     executables[0](x=x)
@@ -270,7 +270,7 @@ def test_options_and_devices_say_who_works() -> None:
 def test_sessions_have_queues_of_their_own(rng: np.random.Generator) -> None:
     exe = li.compile(lstm())
     one, two = exe.session(), exe.session()
-    assert len({id(s._queue) for s in (exe, one, two)}) == 3
+    assert len({id(s._calls.queue) for s in (exe, one, two)}) == 3
     x = rng.standard_normal(SIZES[:3]).astype(np.float32)
     np.testing.assert_array_equal(one(x=x)["y"], two(x=x)["y"])
     one.close()
