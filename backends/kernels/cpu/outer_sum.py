@@ -20,6 +20,7 @@ from lstm_ir.backends.kernels.body.shifted import without_edge
 from lstm_ir.backends.kernels.call.call import KernelCall, ready
 from lstm_ir.backends.kernels.cpu import shares
 from lstm_ir.backends.kernels.cpu.machine import NARROW, PANEL, SMALL_SUM, SUM, TERMS, TRANSPOSED, WIDE, WORTH, machine
+from lstm_ir.backends.kernels.cpu.products import given
 from lstm_ir.backends.kernels.cpu.register_tile import add_products
 from lstm_ir.backends.kernels.text.kernel import Kernel, KernelSignature, called_by_iree
 from lstm_ir.backends.kernels.text.memory import Memory, load_vector, on_stack, put_memories, store_vector
@@ -60,19 +61,21 @@ def lower_outer_sum(e: Emitter, n: Node, lhs: ir.Value, rhs: ir.Value) -> ir.Val
     lead = [axes == tuple(range(len(axes))) for axes in summed]
     if not all(lead) and min(rows, columns) < TRANSPOSED:
         return None
+    if e.options.helpers and not (given(lhs) or given(rhs)):
+        return None  # what publishes its work runs in every call
     found = without_edge(n.inputs[1]) if all(lead) and len(free[1]) == 1 else None
     if found is not None and found[0].rows in e.known:
         shift, skip = found
         call = OuterSum(e, terms, rows, columns, to.dtype, skip, shift.later)
-        given = ((lhs, operands[0]), (e.known[shift.rows], shift.rows.type))
+        taken = ((lhs, operands[0]), (e.known[shift.rows], shift.rows.type))
     else:
         call = OuterSum(e, terms, rows, columns, to.dtype)
         first, second = (
             (v, t) if ahead else transpose(e, v, t, (*axes, *others))
             for v, t, ahead, axes, others in zip((lhs, rhs), operands, lead, summed, free, strict=True)
         )
-        given = first, second
-    flat = [reshape(e, v, t, (terms, width)) for (v, t), width in zip(given, (rows, columns), strict=True)]
+        taken = first, second
+    flat = [reshape(e, v, t, (terms, width)) for (v, t), width in zip(taken, (rows, columns), strict=True)]
     return reshape(e, call.run(*flat), TensorType((rows, columns), to.dtype), to.shape)
 
 

@@ -53,3 +53,18 @@ def test_scatters_of_weights(axis: int) -> None:
     for kernels in (True, False):
         with li.compile(graph, options={"kernels": kernels, "cache": False}) as exe:
             np.testing.assert_array_equal(exe()["y"], li.interpret(graph)["y"])
+
+
+@pytest.mark.parametrize("B", [1, 64])
+def test_products_of_weights_are_no_work_of_a_call(B: int, seed: int) -> None:
+    """One step from zeros: the state's product is made at load, so no helper takes part in it."""
+    rng, H = np.random.default_rng(seed), 256
+    arrays = [(rng.standard_normal((4 * H, H)) / 16).astype(np.float32) for _ in "wr"]
+    x = li.input("x", (1, B, H))
+    graph = li.Graph("step", [x], {"y": li.lstm(x, *map(li.weight, "wr", arrays)).y})
+    with li.compile(graph, options={"helpers": "always", "cache": False}) as exe:
+        loaded = exe._calls.loaded
+        assert loaded is not None
+        assert loaded._work["main"].published <= 1
+        a = rng.standard_normal((1, B, H)).astype(np.float32)
+        np.testing.assert_allclose(exe(x=a)["y"], li.interpret(graph, x=a)["y"], rtol=1e-4, atol=1e-5)
