@@ -113,7 +113,7 @@ def torch_runner(kind: str, H: int, weights: Sequence[Array]) -> Runner:
     return run
 
 
-def measured(kind: str, T: int, B: int, H: int, seconds: float) -> Times:
+def measured(kind: str, T: int, B: int, H: int, seconds: float, peers: bool = True) -> Times:
     """Seconds of all that run the layer, whose results were compared."""
     rng = np.random.default_rng([T, B, H])
     weights = [
@@ -122,10 +122,11 @@ def measured(kind: str, T: int, B: int, H: int, seconds: float) -> Times:
     inputs = [rng.standard_normal((T, B, H)).astype("f4") for _ in range(8)]
     graph = layer(kind, T, B, H, weights)
     runs = {OURS if w == "int8-dynamic" else w: ours(graph, w) for w in WORDS}
-    runs[ORT_WIDE] = onnxruntime_runner(kind, H, weights, narrow=False)
-    if kind == "lstm":
+    if peers:
+        runs[ORT_WIDE] = onnxruntime_runner(kind, H, weights, narrow=False)
+        runs[TORCH] = torch_runner(kind, H, weights)
+    if peers and kind == "lstm":
         runs[ORT] = onnxruntime_runner(kind, H, weights, narrow=True)
-    runs[TORCH] = torch_runner(kind, H, weights)
     want = li.interpret(graph, x=inputs[0])["y"]
     for who, run in runs.items():
         far = float(np.abs(run(inputs[0]) - want).max())
@@ -156,10 +157,11 @@ def features() -> list[str]:
 @click.option("--size", "sizes", type=click.INT, multiple=True, default=(128, 512, 1024), help="H; several times.")
 @click.option("--batch", "batches", type=click.INT, multiple=True, default=(1, 8, 32))
 @click.option("--steps", type=click.INT, multiple=True, default=(1, 20))
+@click.option("--peers/--no-peers", default=True, help="Beside onnxruntime and torch, whose calls change caches.")
 @click.option("-o", "--output", type=OutputFile(Path))
 def main(
     seconds: float, kind: Sequence[str], sizes: Sequence[int], batches: Sequence[int], steps: Sequence[int],
-    output: Path | None,
+    peers: bool, output: Path | None,
 ) -> None:  # fmt: skip
     """Measure, print the tables, and write all figures."""
     import onnxruntime
@@ -170,7 +172,7 @@ def main(
     rows = []
     for k in kind:
         for T, B, H in [(T, B, H) for T in steps for B in batches for H in sizes]:
-            found = row(k, (T, B, H), measured(k, T, B, H, seconds))
+            found = row(k, (T, B, H), measured(k, T, B, H, seconds, peers))
             rows.append(found)
             shown = [f"{w} {s:.3g} ms" for w, s in found["ms"].items()]
             ratios = [f"{w} {s:.2f}" for part in ("faster than f32", "beside ours") for w, s in found[part].items()]
