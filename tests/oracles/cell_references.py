@@ -184,6 +184,18 @@ def cfc(l: Library, given: Arrays, w: Arrays) -> Any:
     return l.scan(step, l.zeros(x, (x.shape[1], w["b"].shape[0])), (x @ w["W"][:I] + w["b"], given["elapsed"]))
 
 
+def ltc(l: Library, given: Arrays, w: Arrays) -> Any:
+    x = given["x"]
+
+    def step(h: Any, seen: Any) -> Any:
+        for _ in range(6):
+            f = l.sigmoid(seen + h @ w["R"])
+            h = (h + f * w["A"] / 6) / (1 + (1 / w["tau"] + f) / 6)
+        return h, h
+
+    return l.scan(step, l.zeros(x, (x.shape[1], w["b"].shape[0])), x @ w["W"] + w["b"])
+
+
 def conv_lstm(l: Library, given: Arrays, w: Arrays) -> Any:
     x, C = given["x"], w["p_i"].shape[0]
     rows = l.conv3x3(x.reshape(-1, *x.shape[2:]), w["W"]) + w["b"][:, None, None]  # of all steps at once
@@ -268,6 +280,6 @@ CELLS: dict[str, Cell] = {
     f.__name__: f
     for f in (
         layer_norm_lstm, slstm, mlstm, min_gru, lru, rg_lru, selective_scan, retnet, gated_delta, rwkv7, ind_rnn, cfc,
-        conv_lstm, lif, attention_lstm, min_lstm, qrnn, sru, s5, conv_gru, location_attention,
+        ltc, conv_lstm, lif, attention_lstm, min_lstm, qrnn, sru, s5, conv_gru, location_attention,
     )
 }  # fmt: skip

@@ -61,6 +61,9 @@ class Walk:
         self.refusals = Refusals(title)
         self.outcomes: dict[Any, Outcome] = {}
         self.weights: dict[str, Value] = {}
+        self._first_names: dict[int, str] = {}  # of parameters that several modules hold, as in `named_parameters()`
+        for name, tensor in self.ep.state_dict.items():
+            self._first_names.setdefault(id(tensor), name)
         self.inputs: list[Value] = []
         self.results: list[Any] = []
         self._step: Value | None = None
@@ -113,6 +116,7 @@ class Walk:
         data = data_of(tensor)
         if kind != "PARAMETER" or not tensor.requires_grad or not data.type.dtype.is_float:
             return constant(data)
+        name = self._first_names.get(id(tensor), name)
         self.weights[name] = weight(name, data)
         if tensor._backward_hooks or tensor._post_accumulate_grad_hooks:
             why = f"the parameter {name} has a hook on its gradient, which torch.export drops"
