@@ -72,6 +72,7 @@ class Dispatch(LoopCall):
         )  # fmt: skip
         layout.shared, layout.stays = made.pieces, made.kept is not None
         layout.prologues, layout.apart = self.prologues, self.schedule.apart
+        layout.row_unit = self.schedule.row_unit
         zero = [MemorySource("carry", i) for i, start in enumerate(starts) if start == 0]
         layout.from_zero, layout.sizes = from_zero(plan, zero), counted
         layout.word_product = word_product_of(self.e.target, lanes)  # type: ignore[arg-type]

@@ -54,6 +54,7 @@ class KernelMemories:
     prologues: list[Prologue] = field(default_factory=list)
     word_product: str = ""  # how products of int8 are made
     apart: bool = False  # columns outermost
+    row_unit: int = 1  # chunks have a multiple of so many rows
     from_zero: frozenset[KLoop] = frozenset()  # passes that add nothing in the first step
     sizes: Mapping[Dim, Name] = field(default_factory=dict)  # named ones that loops count to
 
@@ -104,6 +105,9 @@ class CpuLoopKernel:
         chunk = t.binary("remui", group, args.chunks)
         which = t.binary("divui", group, args.chunks)
         per = t.binary("ceildivui", args.rows, args.chunks)
+        if args.row_unit > 1:
+            unit = t.index(args.row_unit)
+            per = t.binary("muli", t.binary("ceildivui", per, unit), unit)
         low = t.binary("minui", t.binary("muli", chunk, per), args.rows)
         high = t.binary("minui", t.binary("addi", low, per), args.rows)
         self.steps = counted_steps(t, args.count, args.length)

@@ -26,6 +26,7 @@ from lstm_ir.backends.kernels.cpu.machine import (
     Machine,
     machine,
 )
+from lstm_ir.backends.kernels.cpu.step_size import bytes_of_step, row_unit
 from lstm_ir.backends.kernels.cpu.sums import Shape, Tile
 from lstm_ir.backends.kernels.cpu.words import row_offset
 from lstm_ir.backends.kernels.text.text import known
@@ -51,6 +52,7 @@ class LoopSchedule:
     apart: bool = False  # columns outermost: members wait for nothing (`columns.py`)
     resident: int = 0  # rows of a chunk, at most, that goes through all steps before the next one; 0: any
     few: bool = False  # a call has fewer rows than FOLD_ROWS, which are one chunk
+    row_unit: int = 1  # chunks have a multiple of so many rows
 
 
 def product_forms(target: TargetInfo) -> ProductForms:
@@ -109,7 +111,8 @@ def choose(plan: LoopPlan, target: TargetInfo, helpers: bool = False, most_rows:
         return LoopSchedule(lanes, tiles, False, 0, f"{note}, by columns", apart=True)
     resident = 0 if share or panel or plan.one_chunk else _resident(plan, target)
     few = most_rows is not None and most_rows < FOLD_ROWS
-    return LoopSchedule(lanes, tiles, share, panel, note, columns, resident=resident, few=few)
+    unit = 1 if panel or resident else row_unit(plan, machine(target))
+    return LoopSchedule(lanes, tiles, share, panel, note, columns, resident=resident, few=few, row_unit=unit)
 
 
 def _resident(plan: LoopPlan, target: TargetInfo) -> int:
@@ -162,9 +165,10 @@ def _tile(s: Sweep, plan: LoopPlan, lanes: int, target: TargetInfo, most_rows: i
     held = gates * q * lanes * s.dots[0].dtype.bits // 8  # bytes of a row's sums
     parts = _parts(rows, Tile(q).blocks(s.width, lanes))
     room = max(1, STACK // held)
-    shapes = _shapes(m, rows, _Products(s, q), room if most_rows is None else min(room, most_rows), parts)
+    most = room if most_rows is None else min(room, most_rows)
+    shapes = _shapes(m, rows, _Products(s, q), most, parts, row_unit(plan, m) > 1)
     tallest = shapes[0].rows
-    ahead = m.ahead and rows != tallest and _bytes_of_step(plan) > PREFETCH_L2 * target.l2_bytes
+    ahead = m.ahead and rows != tallest and bytes_of_step(plan) > PREFETCH_L2 * target.l2_bytes
     group = tallest * max(1, min(PREFETCH_TILES, STACK // held // tallest)) if ahead else tallest
     return Tile(q, shapes, group, m.tiles_of_chunk * tallest, ahead, parts)
 
@@ -178,19 +182,6 @@ def _vectors(gates: int, width: int) -> int:
 def _parts(rows: Dim, blocks: int) -> int:
     """Of the rows of a block: two, where two members would have an odd one."""
     return 2 if isinstance(rows, int) and rows > 1 and blocks % 2 and blocks < UNEVEN else 1
-
-
-def _bytes_of_step(plan: LoopPlan) -> int:
-    """Weights of the largest component."""
-    return max(
-        sum(
-            k.length * s.width * matrix.value.dtype.bits // 8
-            for s in c.sweeps
-            for k in s.loops
-            for _, matrix in k.gates
-        )
-        for c in plan.components
-    )
 
 
 class _Products:
@@ -225,18 +216,19 @@ class _Products:
         return sum(rows * self.alike * w for part in parts for w in part) / sum(loads)
 
 
-def _shapes(m: Machine, rows: Dim, p: _Products, max_rows: int, parts: int) -> tuple[Shape, ...]:
-    """Tiles by height: the tallest has the most products per load, the others take the rest."""
+def _shapes(m: Machine, rows: Dim, p: _Products, max_rows: int, parts: int, uneven: bool) -> tuple[Shape, ...]:
+    """Tiles by height: the tallest has the most products per load, the others take the rest. uneven: chunks may have
+    notably different numbers of rows."""
     heights = [n for n in m.heights if n <= max_rows]
     registers = m.registers - (m.spare if p.in_words else 0)
     best = max(heights, key=lambda n: p.per_load(n, registers))
     if isinstance(rows, int) and rows > 0:
         best = -(-rows // -(-rows // best))  # even parts
-    rest = _rest(rows, best, m.tiles_of_chunk * best, parts)
+    rest = _rest(None if uneven else rows, best, m.tiles_of_chunk * best, parts)
     return (Shape(best, p.together(best, registers), m.products), *(Shape(n, p.together(n, registers)) for n in rest))
 
 
-def _rest(rows: Dim, best: int, chunk: int, parts: int) -> list[int]:
+def _rest(rows: Dim | None, best: int, chunk: int, parts: int) -> list[int]:
     """Heights below the best that chunks of rows need, however many workers share them."""
     if not isinstance(rows, int):
         return [n for n in (4, 3, 2, 1) if n < best]  # three rows are a tile, not two that read all weights twice

@@ -7,11 +7,12 @@ from collections.abc import Callable
 from iree.compiler import ir
 
 from lstm_ir.backends.emit.emitter import Emitter
-from lstm_ir.backends.kernels.body.plan import Component, LoopPlan, Sweep, walk
+from lstm_ir.backends.kernels.body.plan import Component, LoopPlan
 from lstm_ir.backends.kernels.call.call import insert_first, module_of_insertion
 from lstm_ir.backends.kernels.cpu import machine
 from lstm_ir.backends.kernels.cpu.chains import chains, shared
 from lstm_ir.backends.kernels.cpu.schedule import LoopSchedule
+from lstm_ir.backends.kernels.cpu.step_size import work_of_step
 from lstm_ir.backends.kernels.cpu.team import Work
 from lstm_ir.backends.kernels.cpu.tile import work_of
 from lstm_ir.ir.dims import Dim
@@ -74,12 +75,13 @@ def grid(
     if not schedule.share:
         return chunks, one
     left = arith("divui", each, chunks)
-    # A member needs enough work between two waits.
-    work = arith("muli", rows, const(work_of_step(plan)))
-    pair = arith("minui", const(2), arith("divui", work, const(machine.PAIR_FLOPS)))
-    chosen = e.options.thresholds.shared_step
-    useful = arith("maxui", pair, arith("divui", work, const(chosen if chosen is not None else machine.SHARE_FLOPS)))
+    # A member needs enough work between two waits: there is one for each sweep that is shared out.
     steps = [work_of_component(plan, c, schedule) for c in plan.components]
+    work, waits = arith("muli", rows, const(work_of_step(plan))), max(1, *map(len, steps))
+    pair = arith("minui", const(2), arith("divui", work, const(waits * machine.PAIR_FLOPS)))
+    chosen = e.options.thresholds.shared_step
+    each_more = waits * machine.SHARE_FLOPS if chosen is None else chosen
+    useful = arith("maxui", pair, arith("divui", work, const(each_more)))
     blocks = max((sum(w.blocks for w in sweeps) for sweeps in steps), default=1)
     members = arith("minui", left, arith("minui", const(blocks), useful))
     return chunks, arith("maxui", members, one)
@@ -116,25 +118,7 @@ def most_members(plan: LoopPlan, schedule: LoopSchedule) -> int:
 
 def _least(schedule: LoopSchedule) -> int:
     """Rows of a chunk, about."""
-    return max((t.chunk for t in schedule.tiles.values()), default=1)
-
-
-def work_of_step(plan: LoopPlan) -> int:
-    """Multiplications and additions of one row in one step, of the largest component; where rows meet, all ops: one
-    chunk has all rows."""
-    return max(
-        (
-            sum(2 * s.width * k.length * len(k.gates) for s in c.sweeps for k in s.loops)
-            + (sum(_ops(s) for s in c.sweeps) if plan.meet else 0)
-            for c in plan.components
-        ),
-        default=0,
-    )
-
-
-def _ops(s: Sweep) -> int:
-    """Elementwise ones of a row, and those of sums over rows."""
-    return max(1, s.width) * len({a for r in s.roots for a in walk(r.atom) if a.args})
+    return max((schedule.row_unit, *(t.chunk for t in schedule.tiles.values())))
 
 
 def work_of_component(plan: LoopPlan, c: Component, schedule: LoopSchedule) -> list[Work]:
