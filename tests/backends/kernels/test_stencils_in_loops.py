@@ -10,6 +10,7 @@ import pytest
 import lstm_ir as li
 from lstm_ir.api import prepare
 from lstm_ir.backends.run.devices import resolve
+from lstm_ir.ops.scan.tuned import UNROLLED_STEPS
 
 T, B, C, SIDE = 6, 3, 5, 4
 
@@ -39,8 +40,8 @@ def graph(form: str, steps: int | str = T, dtype: str = "f32") -> li.Graph:
         out["h_n"], out["y"], out["steps"] = loop(w, x, h, until=lambda c, y: li.max(y, (0, 1, 2, 3)) > 2.0)
     elif form == "by the step":  # what a step multiplies by depends on its row
         out["h_n"], out["y"] = li.scan(lambda c, row: (convolved(c, w * li.max(row)) + row, row), h, x)
-    elif form == "nested":
-        inner = li.input("inner", (2, B, C, SIDE, SIDE), dtype)
+    elif form in ("nested", "nested, long"):
+        inner = li.input("inner", (2 if form == "nested" else UNROLLED_STEPS + 1, B, C, SIDE, SIDE), dtype)
         given.append(inner)
         out["h_n"], out["y"] = li.scan(lambda c, row: ((d := loop(w, inner, c)[0] + row), d), h, x)
     else:
@@ -78,8 +79,8 @@ def test_double_precision(seed: int) -> None:
         np.testing.assert_allclose(got[name], array, rtol=1e-12, atol=1e-12, err_msg=name)
 
 
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("form", [*FORMS, "nested, long"])
 def test_where_it_is_the_kernel(form: str) -> None:
-    """Where constants alone decide what is multiplied by, in a loop at the top."""
+    """Where constants alone decide what is multiplied by, in a loop at the top; short ones in it are written out."""
     text = prepare(graph(form), resolve("cpu")).text
-    assert ("@stencil_" in text) is (form not in ("by the step", "nested"))
+    assert ("@stencil_" in text) is (form not in ("by the step", "nested, long"))
