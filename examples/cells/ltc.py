@@ -3,7 +3,7 @@
     dh/dt = -h / τ + f (A - h),  f = σ(x[t] W + h R + b)
     h <- (h + δ f A) / (1 + δ (1/τ + f))                     six times, δ = 1/6: Euler's method, half implicit
 
-Source: Hasani et al., "Liquid time-constant networks", AAAI 2021, equation 1 and algorithm 1 (the fused solver).
+Source: Hasani et al., "Liquid time-constant networks", AAAI, 2021, equation 1 and algorithm 1 (the fused solver).
 The inner loop is written out where the cell is compiled or differentiated, so that the outer one is a kernel.
 """
 
