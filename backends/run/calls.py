@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -34,6 +34,12 @@ class SessionCalls:
         self.held = HeldState(loaded.signature, loaded.initial, loaded.move, self.lock, owner)
         self.queue = loaded.queue()
         self._owner = owner
+
+    def __reduce__(self) -> NoReturn:
+        raise DeviceError(
+            f"the {self._owner} cannot be copied or pickled: its memory is the device's; exe.session() makes another "
+            "client of the module, li.export a package that another process loads, exe.save_state a file of its state"
+        )
 
     def opened(self) -> Loaded:
         """The module; DeviceError where the session is closed. The caller holds the lock."""

@@ -60,10 +60,7 @@ class Session:
             raise AttributeError(f"the {self._what} has no attribute {name!r}{written}", name=name, obj=self)
 
     def __reduce__(self) -> NoReturn:
-        raise DeviceError(
-            f"the {self._what} cannot be copied or pickled: its memory is the device's; exe.session() makes another "
-            "client of the module, li.export a package that another process loads, exe.save_state a file of its state"
-        )
+        self._calls.__reduce__()
 
     @property
     def state(self) -> HeldState:

@@ -24,12 +24,16 @@ def rows_product(rows: Value, matrix: Value, k_axis: int) -> Value:
 def publishable(graph: Graph) -> int:
     """Loops, products and stencils whose kernels helpers may take part in, if they become kernels.
 
-    Not those that weights alone decide: see `cpu/products.py`.
+    Not those of rows that weights alone decide: see `cpu/products.py`.
     """
     called = reached(graph.nodes, graph.params)
     found = 0
     for n in graph.nodes:
-        if n.op.name in ("dot_general", "stencil_grad"):
+        if n.op.name == "dot_general":
+            rows = n.inputs[0]
+            of_rows = n.attrs["lhs_contracting_dimensions"] == (rows.type.rank - 1,)
+            found += rows in called or (not of_rows and n.inputs[1] in called)
+        elif n.op.name == "stencil_grad":
             found += any(v in called for v in n.inputs)
         else:
             found += n.op.name == "scan" or (n.op.name == "stencil" and n.inputs[0] in called)
