@@ -91,7 +91,8 @@ def choose(plan: LoopPlan, target: TargetInfo, helpers: bool = False, most_rows:
     sweeps = [s for c in plan.components for s in c.sweeps]
     atoms = [a for s in sweeps for r in s.roots for a in walk(r.atom)]
     lanes = max(1, target.vector_bits // widest_bits(atoms))
-    tiles = alike(plan, {s: _tile(s, plan, lanes, target, most_rows) for s in sweeps})
+    unit = row_unit(plan, machine(target))
+    tiles = alike(plan, {s: _tile(s, plan, lanes, target, most_rows, unit > 1) for s in sweeps})
     shown = " ".join(f"{t.tallest}x{t.q}x{len(s.dots)}x{lanes}" for s, t in tiles.items() if s.dots)
     panel = 0
     if plan.loop.length == 1 and not plan.carries and not plan.meet:
@@ -111,7 +112,7 @@ def choose(plan: LoopPlan, target: TargetInfo, helpers: bool = False, most_rows:
         return LoopSchedule(lanes, tiles, False, 0, f"{note}, by columns", apart=True)
     resident = 0 if share or panel or plan.one_chunk else _resident(plan, target)
     few = most_rows is not None and most_rows < FOLD_ROWS
-    unit = 1 if panel or resident else row_unit(plan, machine(target))
+    unit = 1 if panel or resident else unit
     return LoopSchedule(lanes, tiles, share, panel, note, columns, resident=resident, few=few, row_unit=unit)
 
 
@@ -154,7 +155,7 @@ def widest_bits(atoms: list[Atom]) -> int:
     return bits
 
 
-def _tile(s: Sweep, plan: LoopPlan, lanes: int, target: TargetInfo, most_rows: int | None) -> Tile:
+def _tile(s: Sweep, plan: LoopPlan, lanes: int, target: TargetInfo, most_rows: int | None, uneven: bool) -> Tile:
     rows = 1 if s.common else plan.rows
     if not s.dots:
         return Tile(1, parts=_parts(rows, Tile(1).blocks(s.width, lanes)))
@@ -166,7 +167,7 @@ def _tile(s: Sweep, plan: LoopPlan, lanes: int, target: TargetInfo, most_rows: i
     parts = _parts(rows, Tile(q).blocks(s.width, lanes))
     room = max(1, STACK // held)
     most = room if most_rows is None else min(room, most_rows)
-    shapes = _shapes(m, rows, _Products(s, q), most, parts, row_unit(plan, m) > 1)
+    shapes = _shapes(m, rows, _Products(s, q), most, parts, uneven)
     tallest = shapes[0].rows
     ahead = m.ahead and rows != tallest and bytes_of_step(plan) > PREFETCH_L2 * target.l2_bytes
     group = tallest * max(1, min(PREFETCH_TILES, STACK // held // tallest)) if ahead else tallest
