@@ -27,7 +27,7 @@ from lstm_ir.backends.kernels.cpu.words import word_product_of
 from lstm_ir.backends.kernels.cpu.workers import flags_needed, grid, most_members, most_teams
 from lstm_ir.backends.kernels.text.memory import Memory, Shifted
 from lstm_ir.backends.kernels.text.statements import argument
-from lstm_ir.backends.kernels.text.text import stored_type
+from lstm_ir.backends.kernels.text.text import stored_dtype, stored_type
 from lstm_ir.ir.graph import Graph, Value
 from lstm_ir.ir.literals import splat
 from lstm_ir.ir.loop import Loop
@@ -46,13 +46,15 @@ class Dispatch(LoopCall):
 
     def run(self, consts: Values, init: Values, xs: Values, count: ir.Value | None) -> Values:
         """The dispatch: final carries, then stacked rows."""
-        return self.planned(consts, init, xs, count)()
+        return self.unpacked(self.planned(consts, init, xs, count)())
 
     def planned(self, consts: Values, init: Values, xs: Values, count: ir.Value | None) -> Callable[[], Values]:
-        """What puts the dispatch into the module; RefusedError where there is none."""
+        """What puts the dispatch into the module, which gives results as kernels keep them; RefusedError where there
+        is none."""
         plan, n = self.plan, self.plan.node
         lanes, q = self.schedule.lanes, {s: t.q for s, t in self.schedule.tiles.items()}
-        memories, packed = self.bind_inputs([*map(ready, consts)], [*map(ready, xs)], lanes, q)
+        columns = 1 if self.schedule.row_lanes else lanes  # of a vector of weights
+        memories, packed = self.bind_inputs([*map(ready, consts)], [*map(ready, xs)], columns, q)
         starts = self._starts(init)
         steps = None if count is None else self.input(ready(count), n.args[3].type)  # type: ignore[union-attr]
         finals = [self.output(p.type) if self._read(i) else None for i, p in enumerate(plan.carries)]
@@ -72,7 +74,7 @@ class Dispatch(LoopCall):
         )  # fmt: skip
         layout.shared, layout.stays = made.pieces, made.kept is not None
         layout.prologues, layout.apart = self.prologues, self.schedule.apart
-        layout.row_unit = self.schedule.row_unit
+        layout.row_lanes, layout.row_unit = self.schedule.row_lanes, self.schedule.row_unit
         zero = [MemorySource("carry", i) for i, start in enumerate(starts) if start == 0]
         layout.from_zero, layout.sizes = from_zero(plan, zero), counted
         layout.word_product = word_product_of(self.e.target, lanes)  # type: ignore[arg-type]
@@ -87,8 +89,9 @@ class Dispatch(LoopCall):
             out = made.run(self, lambda written: self.call(symbol, total, extra, written))
             for i, m in enumerate(finals):
                 if m is None:
-                    out.insert(i, self.e.full(0, plan.carries[i].type))
-            return self.unpacked(out)
+                    t = plan.carries[i].type
+                    out.insert(i, self.e.full(0, t.with_dtype(stored_dtype(t.dtype))))
+            return out
 
         return put
 
@@ -102,7 +105,7 @@ class Dispatch(LoopCall):
 
     def packed(self, loops: list[KLoop], known: Mapping[Value, ir.Value], form: PackedForm) -> ir.Value:
         """By a kernel where calls bring the weights."""
-        made = pack_given(self.e, loops, known, form)
+        made = None if self.schedule.row_lanes else pack_given(self.e, loops, known, form)
         return super().packed(loops, known, form) if made is None else made
 
     # -- memory
@@ -131,7 +134,8 @@ class Dispatch(LoopCall):
     def projected(self, k: int, graph: Graph, x: Make, matrix: Make) -> Memory:
         """A product of few rows is made by this kernel: a dispatch of its own would be waited for."""
         n = next((n for n in graph.nodes if n.op.name == "scan"), None)
-        owner = None if self.schedule.apart else owner_of(self.plan, k)  # members do not wait for each other
+        alone = self.schedule.apart or self.schedule.row_lanes  # members do not wait for each other
+        owner = None if alone else owner_of(self.plan, k)
         assert self.e.target is not None
         if n is None or owner is None or not fits(self.plan, self.schedule.few, n, self.e.target):
             return super().projected(k, graph, x, matrix)
@@ -157,6 +161,8 @@ class Dispatch(LoopCall):
     def _scratch(self, memories: dict[MemorySource, Memory], groups: Make) -> Scratch:
         """Memory of carries, temporary rows and what is made before the steps; flags."""
         plan = self.plan
+        if self.schedule.row_lanes:
+            return Scratch([])  # it is on the stack
         kept = {MemorySource("carry", i): ScratchRows(self._twice(i, p.type)) for i, p in enumerate(plan.carries)}
         kept |= {MemorySource("temp", temp.index): self._rows(temp) for temp in plan.temps}
         memories |= {MemorySource("words", m.index): r.read for m, r in kept.items() if r.read is not None}

@@ -17,6 +17,7 @@ from lstm_ir.backends.kernels.cpu.chains import chains, shared
 from lstm_ir.backends.kernels.cpu.columns import ColumnLoop
 from lstm_ir.backends.kernels.cpu.ending import until_ended
 from lstm_ir.backends.kernels.cpu.prologue import Prologue
+from lstm_ir.backends.kernels.cpu.row_lanes import LaneLoop
 from lstm_ir.backends.kernels.cpu.sums import Sums, Tile
 from lstm_ir.backends.kernels.cpu.team import RowRange, Team, Turn
 from lstm_ir.backends.kernels.cpu.tile import Block, work_of
@@ -54,6 +55,7 @@ class KernelMemories:
     prologues: list[Prologue] = field(default_factory=list)
     word_product: str = ""  # how products of int8 are made
     apart: bool = False  # columns outermost
+    row_lanes: bool = False  # lanes are rows
     row_unit: int = 1  # chunks have a multiple of so many rows
     from_zero: frozenset[KLoop] = frozenset()  # passes that add nothing in the first step
     sizes: Mapping[Dim, Name] = field(default_factory=dict)  # named ones that loops count to
@@ -134,6 +136,11 @@ class CpuLoopKernel:
         t, args = self.t, self.l
         if args.apart:
             self._columns(c, RowRange(low, high), member)
+            return
+        length = args.length if args.count is not None else None
+        if args.row_lanes:
+            lanes = LaneLoop(t, self.plan, c, args.memories, args.packed, args.init, args.finals, RowRange(low, high))
+            lanes.write(self.steps, length, self._turned(c))
             return
         team = Team(t, args.counters, group, member, args.members, args.relax)
         found = chains(self.plan, c, args.tiles)

@@ -74,6 +74,12 @@ HOISTED_BYTES = 2**26
 MIN_PANEL = 4  # rows of a panel, at least; figure not kept
 TENSORS = 24  # of a loop that makes products itself, about. Reasoned: each brings two, a dispatch takes 32
 
+# -- lanes that are rows (row_lanes.py)
+
+LANE_BYTES = 16 << 10  # of a vector's rows, on the stack. Reasoned: half of it, and half of the first cache
+LANE_GAIN = 2  # how many times fewer operations vectors of rows take, at least
+GATHER = 8  # operations that an element takes whose rows do not lie side by side, about
+
 # -- sharing a step
 
 # Multiplications and additions of a step: a second member comes from twice PAIR_FLOPS on (at

@@ -8,9 +8,10 @@ from lstm_ir.backends.kernels.body import instead
 from lstm_ir.backends.kernels.body.access import ROW, RefusedError
 from lstm_ir.backends.kernels.body.atoms import Atom
 from lstm_ir.backends.kernels.body.forms import ProductForms
-from lstm_ir.backends.kernels.body.plan import LoopPlan, Sweep, walk
+from lstm_ir.backends.kernels.body.plan import LoopPlan, Sweep
 from lstm_ir.backends.kernels.cpu.chains import alike
 from lstm_ir.backends.kernels.cpu.columns import apart, vectors
+from lstm_ir.backends.kernels.cpu.lane_choice import atoms_of, paying_rows, possible
 from lstm_ir.backends.kernels.cpu.machine import (
     COLUMNS,
     COST,
@@ -50,6 +51,7 @@ class LoopSchedule:
     note: str
     columns: bool = False  # members share the columns of all rows
     apart: bool = False  # columns outermost: members wait for nothing (`columns.py`)
+    row_lanes: bool = False  # lanes are rows (`row_lanes.py`)
     resident: int = 0  # rows of a chunk, at most, that goes through all steps before the next one; 0: any
     few: bool = False  # a call has fewer rows than FOLD_ROWS, which are one chunk
     row_unit: int = 1  # chunks have a multiple of so many rows
@@ -88,9 +90,15 @@ def choose(plan: LoopPlan, target: TargetInfo, helpers: bool = False, most_rows:
 
     helpers: threads that stay awake between calls may take part. most_rows: of a call, where its rows are named.
     """
+    least = lane_rows(plan, target) if isinstance(plan.rows, int) else None
+    if (
+        least is not None
+        and isinstance(plan.rows, int)
+        and plan.rows >= least * -(-plan.rows // _lanes(plan, target, True))
+    ):
+        return rows_as_lanes(plan, target)
     sweeps = [s for c in plan.components for s in c.sweeps]
-    atoms = [a for s in sweeps for r in s.roots for a in walk(r.atom)]
-    lanes = max(1, target.vector_bits // widest_bits(atoms))
+    lanes = _lanes(plan, target)
     unit = row_unit(plan, machine(target))
     tiles = alike(plan, {s: _tile(s, plan, lanes, target, most_rows, unit > 1) for s in sweeps})
     shown = " ".join(f"{t.tallest}x{t.q}x{len(s.dots)}x{lanes}" for s, t in tiles.items() if s.dots)
@@ -116,6 +124,24 @@ def choose(plan: LoopPlan, target: TargetInfo, helpers: bool = False, most_rows:
     return LoopSchedule(lanes, tiles, share, panel, note, columns, resident=resident, few=few, row_unit=unit)
 
 
+def lane_rows(plan: LoopPlan, target: TargetInfo) -> int | None:
+    """Rows of a vector from which lanes are better rows than columns; None: from no number on."""
+    return paying_rows(plan, _lanes(plan, target), _lanes(plan, target, True)) if possible(plan) else None
+
+
+def rows_as_lanes(plan: LoopPlan, target: TargetInfo) -> LoopSchedule:
+    """The schedule with rows for lanes."""
+    lanes, tiles = _lanes(plan, target, True), {s: Tile(1) for c in plan.components for s in c.sweeps}
+    note = "hoisted projection, rows in lanes" if plan.projections else "rows in lanes"
+    return LoopSchedule(lanes, tiles, False, 0, note, row_lanes=True, row_unit=lanes)
+
+
+def _lanes(plan: LoopPlan, target: TargetInfo, rows: bool = False) -> int:
+    """Lanes of a vector of columns, or of rows."""
+    atoms = atoms_of([s for c in plan.components for s in c.sweeps])
+    return max(1, target.vector_bits // widest_bits(atoms, rows))
+
+
 def _resident(plan: LoopPlan, target: TargetInfo) -> int:
     """Rows whose carries, each twice, stay in a part of L2 from step to step; 0: not known, or none do."""
     if plan.loop.length == 1:
@@ -139,8 +165,8 @@ def _panel(sweeps: list[Sweep], tiles: dict[Sweep, Tile], target: TargetInfo) ->
     return max(MIN_PANEL, target.l2_bytes // PANEL_SHARE // (4 * max(1, longest)) // tallest) * tallest
 
 
-def widest_bits(atoms: list[Atom]) -> int:
-    """Bits of the widest element of a vector; RefusedError for what kernels do not compute."""
+def widest_bits(atoms: list[Atom], rows: bool = False) -> int:
+    """Bits of the widest element of a vector, of columns or of rows; RefusedError for what kernels do not compute."""
     bits = 32
     for a in atoms:
         value = None if a.node is None else a.node.values[0]
@@ -150,7 +176,7 @@ def widest_bits(atoms: list[Atom]) -> int:
             raise RefusedError(f"a product in {a.dtype}", value, instead.THROUGH_F32)
         if a.op == "reduce" and (a.dtype.bits < 32 and not a.dtype.is_int):
             raise RefusedError(f"a reduction of {a.dtype}", value, instead.THROUGH_F32)
-        if a.cols:  # others are numbers beside the vectors
+        if a.rows if rows else a.cols:  # others are numbers beside the vectors
             bits = max(bits, a.dtype.bits)
     return bits
 

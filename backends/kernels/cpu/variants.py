@@ -1,8 +1,9 @@
 """The variants of a loop's kernel in one module, picked by the sizes of the call.
 
 A loop whose rows or steps are named may be called with few rows, where products of scanned rows are
-best made before the loop, or with many, or for one step, where they belong into it. The module holds
-both, never more: `scf.if` on two sizes, once per call.
+best made before the loop, or with many, or for one step, where they belong into it. Narrow rows are
+lanes where they are many (`row_lanes.py`). The module holds two, never more: `scf.if` on sizes, once
+per call.
 """
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ from __future__ import annotations
 import functools
 import math
 from contextlib import suppress
+from dataclasses import dataclass
+from typing import TypeAlias
 
 from iree.compiler import ir
 
@@ -24,9 +27,13 @@ from lstm_ir.backends.kernels.call.call import Values
 from lstm_ir.backends.kernels.cpu.dispatch import Dispatch
 from lstm_ir.backends.kernels.cpu.ending import numbered, steps_run
 from lstm_ir.backends.kernels.cpu.machine import FOLD_ROWS, HOISTED_BYTES
-from lstm_ir.backends.kernels.cpu.schedule import LoopSchedule, choose, hoists, product_forms
+from lstm_ir.backends.kernels.cpu.schedule import LoopSchedule, choose, hoists, lane_rows, product_forms, rows_as_lanes
+from lstm_ir.backends.kernels.text.text import stored_dtype
+from lstm_ir.ir.dims import Dim
 from lstm_ir.ir.graph import Node
 from lstm_ir.ir.loop import Loop
+
+_Bound: TypeAlias = tuple[Dim, str, int]  # a size, a comparison, a number
 
 
 def on_cpu(e: Emitter, n: Node, consts: Values, init: Values, xs: Values, count: ir.Value | None) -> tuple[Values, str]:
@@ -39,14 +46,10 @@ def on_cpu(e: Emitter, n: Node, consts: Values, init: Values, xs: Values, count:
         with suppress(RefusedError):
             plan = _plan(e, n, False)
     schedule = choose(plan, e.target, e.options.helpers)
-    if wanted is None and plan.projections and e.at_top:
-        with suppress(RefusedError):  # too many tensors; the other way may have fewer
-            folded = _plan(e, n, False)
-            other = choose(folded, e.target, e.options.helpers)
-            few = choose(plan, e.target, e.options.helpers, FOLD_ROWS - 1)
-            both = _Pair(e, n, (folded, other), (plan, few))
-            note = f"{few.note}; from {FOLD_ROWS} rows or {_long(plan)} steps on, or for one step, {other.note}"
-            return both.run(consts, init, xs, count), note
+    pair = _narrow_rows(e, n, plan) or (_hoisted(e, n, plan, schedule) if wanted is None else None)
+    if pair is not None:
+        with suppress(RefusedError):  # too many tensors; one alone may have fewer
+            return pair.run(consts, init, xs, count), pair.note
     with mlir_loc(n.loc, "product" if schedule.panel else n.op.name):
         out = Dispatch(e, plan, schedule=schedule).run(consts, init, xs, count)
     return out, "" if schedule.panel else schedule.note
@@ -85,24 +88,65 @@ def _long(plan: LoopPlan) -> int:
     return max(2, int(HOISTED_BYTES // max(1, each)))
 
 
-class _Pair:
-    """Both variants, and the choice."""
+def _narrow_rows(e: Emitter, n: Node, plan: LoopPlan) -> _Pair | None:
+    """Lanes that are rows where a call has many; None where it is known how many there are, or they are wide."""
+    assert e.target is not None
+    if isinstance(plan.rows, int) or not e.at_top:
+        return None
+    folded = _plan(e, n, False) if plan.projections else plan
+    least = lane_rows(folded, e.target)
+    if least is None:
+        return None
+    few = choose(plan, e.target, e.options.helpers, least - 1)
+    many = rows_as_lanes(folded, e.target)
+    return _Pair(
+        e, n, (folded, many), (plan, few), [(plan.rows, "uge", least)], f"{few.note}; from {least} rows on, {many.note}"
+    )
 
-    def __init__(
-        self, e: Emitter, n: Node, folded: tuple[LoopPlan, LoopSchedule], hoisted: tuple[LoopPlan, LoopSchedule]
-    ) -> None:
-        self.e, self.n, self.folded, self.hoisted = e, n, folded, hoisted
+
+def _hoisted(e: Emitter, n: Node, plan: LoopPlan, schedule: LoopSchedule) -> _Pair | None:
+    """Products of scanned rows before the loop, `plan`, or in its steps; None where it has none."""
+    assert e.target is not None
+    if not plan.projections or not e.at_top:
+        return None
+    try:
+        folded = _plan(e, n, False)
+    except RefusedError:
+        return None
+    other, few = choose(folded, e.target, e.options.helpers), choose(plan, e.target, e.options.helpers, FOLD_ROWS - 1)
+    note = f"{few.note}; from {FOLD_ROWS} rows or {_long(plan)} steps on, or for one step, {other.note}"
+    length = Loop(n).length
+    sizes: list[tuple[Dim, str, int]] = [
+        (plan.rows, "uge", FOLD_ROWS),
+        (length, "ule", 1),
+        (length, "uge", _long(plan)),
+    ]
+    return _Pair(e, n, (folded, other), (plan, few), sizes, note)
+
+
+@dataclass
+class _Pair:
+    """Both variants, and the choice: `many` where one of the sizes is beyond its bound."""
+
+    e: Emitter
+    n: Node
+    many: tuple[LoopPlan, LoopSchedule]
+    few: tuple[LoopPlan, LoopSchedule]
+    sizes: list[_Bound]
+    note: str
 
     def run(self, consts: Values, init: Values, xs: Values, count: ir.Value | None) -> Values:
+        """Results leave the branches as kernels keep them: behind what another dispatch makes of one, IREE 3.13 takes 0
+        for the offset of the next (docs/iree-workarounds.md)."""
         e, n = self.e, self.n
-        kinds = [tensor(t) for t in n.types]
+        stored = [t.with_dtype(stored_dtype(t.dtype)) for t in n.types]
         with mlir_loc(n.loc, n.op.name):
-            choice = e.make("scf.if", [self._folds()], kinds, regions=2)
+            choice = e.make("scf.if", [self._many()], list(map(tensor, stored)), regions=2)
             e.outside = choice
             places = [ir.InsertionPoint(region.blocks.append()) for region in choice.regions]
             try:
                 planned = []
-                for place, (plan, schedule) in zip(places, (self.folded, self.hoisted), strict=True):
+                for place, (plan, schedule) in zip(places, (self.many, self.few), strict=True):
                     with place:
                         made = Dispatch(e, plan, schedule=schedule)
                         planned.append(made.planned(consts, init, xs, count))
@@ -114,14 +158,14 @@ class _Pair:
                 raise
             finally:
                 e.outside = None
-            return [e.tie(v, t) for v, t in zip(choice.results, n.types, strict=True)]
+            return made.unpacked([e.tie(v, t) for v, t in zip(choice.results, stored, strict=True)])
 
-    def _folds(self) -> ir.Value:
-        """Whether there are many rows, many steps, or a single one."""
+    def _many(self) -> ir.Value:
+        """Whether a size of the call is beyond its bound."""
         i1 = ir.IntegerType.get_signless(1)
-        plan, length = self.hoisted[0], Loop(self.n).length
-        tests = []
-        for size, way, bound in ((plan.rows, "uge", FOLD_ROWS), (length, "ule", 1), (length, "uge", _long(plan))):
-            if not isinstance(size, int):
-                tests.append(self.e.compare(way, self.e.size(size), self.e.size(bound)))
+        tests = [
+            self.e.compare(way, self.e.size(size), self.e.size(bound))
+            for size, way, bound in self.sizes
+            if not isinstance(size, int)
+        ]
         return functools.reduce(lambda a, b: self.e.make("arith.ori", [a, b], [i1]).result, tests)

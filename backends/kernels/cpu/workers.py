@@ -59,7 +59,8 @@ def grid(
     found = workers(e)
     each = arith("ceildivui", found, const(len(plan.components)))  # workers per component
     least = _least(schedule)
-    most = arith("maxui", arith("divui", rows, const(least)), one)
+    whole = "ceildivui" if schedule.row_lanes else "divui"  # a vector's rows may be fewer
+    most = arith("maxui", arith(whole, rows, const(least)), one)
     # Members of one team look at the flags of all rows.
     chunks = one if schedule.columns or schedule.few or plan.one_chunk else arith("minui", each, most)
     if schedule.panel:

@@ -40,6 +40,14 @@ class Evaluator:
         self.t, self.memories, self.prefix, self.step = t, memories, prefix, step
         self.ops = Ops(t, rounds)
 
+    def across(self, a: Atom) -> bool:
+        """Whether an atom differs between the lanes of vectors, which are columns."""
+        return a.cols
+
+    def wide(self, a: Atom, place: ElementPlace) -> bool:
+        """Whether an atom is a vector at a place: it differs between lanes, or between turns that are lanes."""
+        return self.across(a) or any(at.level == place.lanes for at in a.loops)
+
     def load(self, a: Atom, place: ElementPlace, wide: bool) -> TextOperand:
         """A load, as a vector or one element."""
         assert a.source is not None
@@ -85,14 +93,14 @@ class Evaluator:
 
     def widened(self, a: Atom, v: TextOperand, place: ElementPlace) -> TextOperand:
         """The value of `a` as a vector."""
-        if _is_wide(a, place) or not self.t.lanes:
+        if self.wide(a, place) or not self.t.lanes:
             return v
         kind = scalar_type(a.dtype)
         return self.t.op("vector.broadcast {} : {} to {}", v, kind, self.t.vector(kind))
 
     def _one(self, a: Atom, place: ElementPlace, sums: Sums | None, known: dict[Atom, TextOperand]) -> TextOperand:
         if a.op == "load":
-            return self.load(a, place, _is_wide(a, place))
+            return self.load(a, place, self.wide(a, place))
         if a.op == "splat":
             return self.t.number(a.number, a.dtype, False)
         if a.op == "step":
@@ -101,14 +109,14 @@ class Evaluator:
             assert sums is not None
             return sums(a)
         if a.op == "reduce":
-            return self._reduce(a, place, known)
+            return self.reduced(a, place, known)
         if a.op == "fold":
             return self._fold(a, place, sums, known)
         if a.op == "over_rows":
             return self._over_rows(a, place, known)
         if a.op == "pick":
             return self._picked(a, known[a.args[0]], place)
-        wide = _is_wide(a, place)
+        wide = self.wide(a, place)
         args = [self.widened(x, known[x], place) if wide else known[x] for x in a.args]
         return self.ops.emit(a, args, wide)
 
@@ -134,9 +142,9 @@ class Evaluator:
                 known[x] = self._one(x, place, sums, known)
         for x in order(a):
             if x.op == "reduce":
-                self._numbers(x.args[0], place, known, x.loops)
+                self.numbers(x.args[0], place, known, x.loops)
 
-    def _numbers(
+    def numbers(
         self, a: Atom, place: ElementPlace, known: dict[Atom, TextOperand], loops: tuple[LoopAxis, ...]
     ) -> None:
         """Compute, into `known`, what of `a` is a number for all columns, and for all turns of `loops`."""
@@ -148,12 +156,12 @@ class Evaluator:
 
     def fold_start(self, a: Atom) -> tuple[TextOperand, str]:
         """What a fold begins with, and its type."""
-        kind, wide = scalar_type(a.dtype), a.cols and self.t.lanes > 0
+        kind, wide = scalar_type(a.dtype), self.across(a) and self.t.lanes > 0
         return self.t.number(reduction(a.kind, a.dtype)[1], a.dtype, wide), self.t.vector(kind) if wide else kind
 
     def folded(self, a: Atom, total: TextOperand, v: TextOperand) -> TextOperand:
         """A fold's next total."""
-        wide = self.t.vector(scalar_type(a.dtype)) if a.cols and self.t.lanes else scalar_type(a.dtype)
+        wide = self.t.vector(scalar_type(a.dtype)) if self.across(a) and self.t.lanes else scalar_type(a.dtype)
         return self.t.binary(reduction(a.kind, a.dtype)[0], total, v, wide)
 
     def _fold(self, a: Atom, place: ElementPlace, sums: Sums | None, known: dict[Atom, TextOperand]) -> TextOperand:
@@ -165,7 +173,7 @@ class Evaluator:
         self.steady(inner, place, sums, known)
         at, (total,), (out,) = t.carried(t.index(0), t.extent(loop.size), t.index(1), [start], [kind])
         same = {x: v for x, v in known.items() if all(at.level != loop.level for at in x.loops)}
-        v = self.value(inner, place.counted(loop.level, at), a.cols, sums, same)
+        v = self.value(inner, place.counted(loop.level, at), self.across(a), sums, same)
         t.close([self.folded(a, total, v)], [kind])
         return out
 
@@ -183,10 +191,10 @@ class Evaluator:
         t.close([self.folded(a, total, v)], [kind])
         return out
 
-    def _reduce(self, a: Atom, place: ElementPlace, known: dict[Atom, TextOperand]) -> TextOperand:
+    def reduced(self, a: Atom, place: ElementPlace, known: dict[Atom, TextOperand]) -> TextOperand:
         """A loop over the columns with a vector of partial results, then across its lanes."""
         t, (inner,) = self.t, a.args
-        self._numbers(inner, place, known, ())
+        self.numbers(inner, place, known, ())
         same = {x: v for x, v in known.items() if not x.cols}
         kind = scalar_type(a.dtype)
         wide = t.vector(kind)
@@ -215,11 +223,6 @@ _REDUCE = {
 def reduction(kind: str, dtype: DType) -> tuple[str, float, str]:
     """(arith op, the number that it begins with, the word across lanes) of a reduction."""
     return _REDUCE[kind] if dtype.is_float else integers.reduction(kind, dtype)
-
-
-def _is_wide(a: Atom, place: ElementPlace) -> bool:
-    """Whether an atom is a vector at a place: it differs between columns, or between turns that are lanes."""
-    return a.cols or any(at.level == place.lanes for at in a.loops)
 
 
 def _here(a: Atom) -> tuple[Atom, ...]:

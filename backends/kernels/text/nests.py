@@ -123,7 +123,7 @@ def _inside(
 ) -> list[TextOperand]:  # fmt: skip
     """One turn: stores rows, and gives the next totals."""
     values = [e.value(r.atom, here, wide, sums, known) for r in nest.roots]
-    inner = [e.value(f.args[0], here, f.cols, sums, known) for f in nest.folds]
+    inner = [e.value(f.args[0], here, e.across(f), sums, known) for f in nest.folds]
     for r, v in zip(nest.roots, values, strict=True):
         e.store(v, r.atom.dtype, r.dest, r.access, here, wide)
     return [e.folded(f, total, v) for f, total, v in zip(nest.folds, totals, inner, strict=True)]

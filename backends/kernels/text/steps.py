@@ -51,7 +51,7 @@ class TimeStep:
 
     def evaluator(
         self, t: Text, plan: LoopPlan, memories: Mapping[MemorySource, Memory],
-        rows: Mapping[MemorySource, TextOperand] = NO_ROWS,
+        rows: Mapping[MemorySource, TextOperand] = NO_ROWS, kind: type[Evaluator] = Evaluator,
     ) -> Evaluator:  # fmt: skip
         """Atoms and stores of this step; `rows`: row numbers that are known already."""
 
@@ -64,4 +64,4 @@ class TimeStep:
             return [] if turned is None else [self.back if turned else self.at]
 
         number = t.op("arith.index_cast {} : index to i32", self.at)
-        return Evaluator(t, memories, prefix, number, plan.rounds)
+        return kind(t, memories, prefix, number, plan.rounds)

@@ -1,0 +1,265 @@
+"""Loops of narrow rows: lanes are rows, and columns are counted.
+
+    a Kalman filter of four states, a sum that decays:  16 rows in a vector, not 4 columns or one number
+
+Rows do not meet, so a workgroup takes as many of them as a vector has lanes through all steps before the next ones,
+and waits for nobody. Carries and computed rows of these are on the stack, where they stay in the first cache; what
+others gave or read, whose rows lie behind each other, is gathered and scattered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+
+from lstm_ir.backends.kernels.body.access import ROW, Access, ColumnAxis, loops_of
+from lstm_ir.backends.kernels.body.atoms import Atom, MemorySource
+from lstm_ir.backends.kernels.body.plan import Component, KLoop, LoopPlan, Sweep
+from lstm_ir.backends.kernels.call.packing import Packed
+from lstm_ir.backends.kernels.cpu.register_tile import add_products
+from lstm_ir.backends.kernels.cpu.team import RowRange
+from lstm_ir.backends.kernels.text.evaluate import Evaluator, reduction
+from lstm_ir.backends.kernels.text.gather import load_along, store_along
+from lstm_ir.backends.kernels.text.memory import ElementPlace, Memory, indices, load_scalar, load_vector, store_vector
+from lstm_ir.backends.kernels.text.nests import write_roots
+from lstm_ir.backends.kernels.text.statements import MemRef, TextOperand
+from lstm_ir.backends.kernels.text.steps import TimeStep
+from lstm_ir.backends.kernels.text.text import Text, scalar_type, stored_dtype, stored_type
+from lstm_ir.ir.dims import Dim
+from lstm_ir.ir.graph import Value
+from lstm_ir.ir.types import DType
+
+
+@dataclass(frozen=True)
+class LaneMemory(Memory):
+    """Of the rows that are lanes alone: an element's lanes lie behind each other, in the place of the axis `axis`."""
+
+    axis: int
+
+    def at(self, t: Text, where: Sequence[TextOperand]) -> Sequence[TextOperand]:
+        """Without the row."""
+        return [*where[: self.axis], *where[self.axis + 1 :], t.index(0)]
+
+
+class LaneEvaluator(Evaluator):
+    """Atoms of all lanes' rows at once, at one column. The mask of a place says which rows there are."""
+
+    def across(self, a: Atom) -> bool:
+        """Lanes are rows."""
+        return a.rows
+
+    def load(self, a: Atom, place: ElementPlace, wide: bool) -> TextOperand:
+        """A load: of all rows, or one number for them."""
+        assert a.source is not None
+        t, m = self.t, self.memories[a.source]
+        prefix = self.prefix(a.source, False)
+        at = [*prefix, *indices(t, a.access, place, m)]
+        if ROW not in a.access:
+            wide, v = False, load_scalar(t, m, at)
+        elif isinstance(m, LaneMemory):
+            wide, v = True, load_vector(t, m, m.at(t, at))
+        else:
+            wide, v = True, load_along(t, m, at, len(prefix) + a.access.index(ROW), place.mask)
+        if a.dtype is not DType.i1:
+            return v
+        kind = t.vector("i8") if wide else "i8"
+        return t.op("arith.cmpi ne, {}, {} : {}", v, t.number(0, DType.i8, wide), kind)
+
+    def store(
+        self, v: TextOperand, dtype: DType, dest: MemorySource, access: Access, place: ElementPlace, wide: bool
+    ) -> None:
+        """A result of all rows to its memory."""
+        t, m = self.t, self.memories[dest]
+        if dtype is DType.i1:
+            v = t.op("arith.extui {} : {} to {}", v, t.vector("i1"), t.vector("i8"))
+        prefix = self.prefix(dest, True)
+        at = [*prefix, *indices(t, access, place, m)]
+        if isinstance(m, LaneMemory):
+            store_vector(t, v, m, m.at(t, at))
+        else:
+            store_along(t, v, m, at, len(prefix) + access.index(ROW), place.mask)
+
+    def reduced(self, a: Atom, place: ElementPlace, known: dict[Atom, TextOperand]) -> TextOperand:
+        """A loop over the columns."""
+        t, (inner,) = self.t, a.args
+        self.numbers(inner, place, known, ())
+        same = {x: v for x, v in known.items() if not x.cols}
+        op, start, _ = reduction(a.kind, a.dtype)
+        wide, kind = self.across(a), scalar_type(a.dtype)
+        kind = t.vector(kind) if wide else kind
+        initial = t.number(start, a.dtype, wide)
+        at, (acc,), (total,) = t.carried(t.index(0), t.index(a.width), t.index(1), [initial], [kind])
+        v = self.value(inner, replace(place, col=at), wide, None, same)
+        t.close([t.binary(op, acc, v, kind)], [kind])
+        return total
+
+
+@dataclass
+class LaneLoop:
+    """Writes one component, for some rows. `memories`: all but carries and computed rows."""
+
+    t: Text
+    plan: LoopPlan
+    component: Component
+    memories: Mapping[MemorySource, Memory]
+    packed: Mapping[tuple[Sweep, int], Packed]
+    init: Sequence[Memory | float]
+    finals: Sequence[Memory | None]
+    rows: RowRange
+
+    def __post_init__(self) -> None:
+        own = {source: self._memory(source, *form) for source, form in stack_forms(self.plan, self.component).items()}
+        self.memories = {**self.memories, **own}
+
+    def _memory(self, source: MemorySource, dtype: DType, sizes: tuple[int, ...], axis: int) -> LaneMemory:
+        """Of a carry there are two: the one that a step reads, and the one it writes."""
+        twice = (2,) if source.kind == "carry" else ()
+        whole, element = (*twice, *sizes, self.t.lanes), stored_type(dtype)
+        return LaneMemory(self.t.stack(MemRef(whole, element)).text, element, whole, len(twice) + axis)
+
+    def write(self, steps: TextOperand, length: TextOperand | None, turned: Mapping[MemorySource, TextOperand]) -> None:
+        """All steps; length: of stacked rows, where fewer steps may run. turned: flags of what goes the other way."""
+        t, (low, high) = self.t, self.rows
+        last = t.binary("subi", steps, t.index(1))
+        with t.loop(low, high, t.index(t.lanes)) as row:
+            mask = None
+            if not isinstance(self.plan.rows, int) or self.plan.rows % t.lanes:
+                mask = t.mask(t.binary("subi", high, row))
+            place = ElementPlace(row, None, mask)
+            self._begin(place)
+            with t.loop(t.index(0), steps, t.index(1)) as at:
+                self._step(TimeStep.make(t, at, last), place, turned)
+            self._end(place, steps, length)
+
+    def _step(self, step: TimeStep, place: ElementPlace, turned: Mapping[MemorySource, TextOperand]) -> None:
+        rows = {m: self.t.select(flag, step.back, step.at) for m, flag in turned.items()}
+        e = step.evaluator(self.t, self.plan, self.memories, rows, LaneEvaluator)
+        for sweep in self.component.sweeps:
+            with self._columns(sweep.width, place) as here:
+                totals = self._totals(e, sweep, here)
+                write_roots(e, sweep.roots, here, True, totals.__getitem__, {})
+
+    @contextmanager
+    def _columns(self, width: int, place: ElementPlace) -> Iterator[ElementPlace]:
+        """Column by column; once, for numbers of each row."""
+        if not width:
+            yield place
+            return
+        with self.t.loop(self.t.index(0), self.t.index(width), self.t.index(1)) as col:
+            yield replace(place, col=col)
+
+    # -- products
+
+    def _totals(self, e: Evaluator, sweep: Sweep, place: ElementPlace) -> dict[Atom, TextOperand]:
+        """The products of a column."""
+        totals: dict[int, TextOperand] = {}
+        for number, loop in enumerate(sweep.loops):
+            self._pass(e, sweep, loop, self.packed[sweep, number], place, totals)
+        return {sweep.dots[i]: v for i, v in totals.items()}
+
+    def _pass(
+        self, e: Evaluator, sweep: Sweep, loop: KLoop, packed: Packed, place: ElementPlace,
+        totals: dict[int, TextOperand],
+    ) -> None:  # fmt: skip
+        """Adds the products of one row of operands."""
+        t, gates = self.t, [i for i, _ in loop.gates]
+        dtype = sweep.dots[gates[0]].dtype
+        element, zero = scalar_type(dtype), t.number(0.0, dtype, True)
+        kind = t.vector(element)
+        assert place.col is not None
+        k, inside, out = t.carried(
+            t.index(0), t.index(loop.length), t.index(1), [totals.get(i, zero) for i in gates], [kind] * len(gates)
+        )
+        row = replace(place, col=k)
+        x = self._wider(e.widened(loop.row, e.load(loop.row, row, True), row), loop.row.dtype, dtype, True)
+        sums = dict(zip(gates, inside, strict=True))
+        for n, i in enumerate(gates):
+            weight = packed.memory.load(t, [place.col, t.add(k, packed.first), t.index(n)])
+            weight = self._wider(weight, loop.gates[n][1].value.dtype, dtype, False)
+            add_products(t, sums, weight, {i: x}, element)
+        t.close([sums[i] for i in gates], [kind] * len(gates))
+        totals.update(zip(gates, out, strict=True))
+        if loop.mask is not None:
+            there = e.value(loop.mask, replace(place, col=None), True, None, {})
+            for i in gates:
+                clear = "arith.select {}, {}, {} : {}, {}"
+                totals[i] = t.op(clear, there, totals[i], zero, t.vector("i1"), kind)
+
+    def _wider(self, v: TextOperand, old: DType, new: DType, wide: bool) -> TextOperand:
+        if old is new:
+            return v
+        a, b = ((self.t.vector(k) if wide else k) for k in (scalar_type(old), scalar_type(new)))
+        return self.t.op("arith.extf {} : {} to {}", v, a, b)
+
+    # -- before and after the steps
+
+    def _begin(self, place: ElementPlace) -> None:
+        for i, static in self.component.carries:
+            first, dest = self.init[i], MemorySource("carry", i)
+            kept = self._of(self.memories, [self.t.index(0)])
+            with self._elements(self.plan.carries[i], static, place) as (access, here):
+                if isinstance(first, Memory):
+                    v = self._load(self._of({dest: first}), dest, access, here)
+                else:
+                    v = self.t.number(first, stored_dtype(self.plan.carries[i].dtype), True)
+                kept.store(v, DType.i8, dest, access, here, True)
+
+    def _end(self, place: ElementPlace, steps: TextOperand, length: TextOperand | None) -> None:
+        t = self.t
+        parity = t.binary("remui", steps, t.index(2))
+        for i, static in self.component.carries:
+            to, source = self.finals[i], MemorySource("carry", i)
+            if to is None:
+                continue
+            with self._elements(self.plan.carries[i], static, place) as (access, here):
+                v = self._load(self._of(self.memories, [parity]), source, access, here)
+                self._of({source: to}).store(v, DType.i8, source, access, here, True)
+        if length is None:
+            return
+        roots = [r for s in self.component.sweeps for r in s.roots]
+        for k, static in sorted({(r.dest.index, r.static) for r in roots if r.dest.kind == "stack"}):
+            v, dest = self.plan.stacked[k], MemorySource("stack", k)
+            with t.loop(steps, length, t.index(1)) as at, self._elements(v, static, place) as (access, here):
+                zero = t.number(0, stored_dtype(v.dtype), True)
+                self._of(self.memories, [at]).store(zero, DType.i8, dest, access, here, True)
+
+    def _of(self, memories: Mapping[MemorySource, Memory], first: Sequence[TextOperand] = ()) -> LaneEvaluator:
+        """Loads and stores behind these indices."""
+        return LaneEvaluator(self.t, memories, lambda m, store: list(first), self.t.index(0))
+
+    def _load(self, e: LaneEvaluator, m: MemorySource, access: Access, place: ElementPlace) -> TextOperand:
+        """As it is stored."""
+        return e.load(Atom("load", DType.i8, source=m, access=access, rows=True), place, True)
+
+    @contextmanager
+    def _elements(
+        self, v: Value, static: tuple[int, ...], place: ElementPlace
+    ) -> Iterator[tuple[Access, ElementPlace]]:
+        """Every element of a result's windows with these leading indices."""
+        t, access = self.t, self.plan.access(v, static)
+        with ExitStack() as nest:
+            for at in loops_of(access):
+                index = nest.enter_context(t.loop(t.index(0), t.extent(at.size), t.index(1)))
+                place = place.counted(at.level, index)
+            width = int(v.shape[-1]) if any(isinstance(at, ColumnAxis) for at in access) else 0  # type: ignore[arg-type]
+            yield access, nest.enter_context(self._columns(width, place))
+
+
+StackForm = tuple[DType, tuple[Dim, ...], int]
+
+
+def stack_forms(plan: LoopPlan, c: Component) -> dict[MemorySource, StackForm]:
+    """Carries and computed rows of a component: elements, sizes but that of rows, and where these stood."""
+    roots = [r for s in c.sweeps for r in s.roots]
+    out: dict[MemorySource, StackForm] = {}
+    for i, static in c.carries:
+        axis, v = plan.access(plan.carries[i], static).index(ROW), plan.carries[i]
+        out[MemorySource("carry", i)] = (v.dtype, (*v.shape[:axis], *v.shape[axis + 1 :]), axis)
+    made = {r.dest.index for r in roots if r.dest.kind == "temp"}
+    for temp in plan.temps:
+        if temp.index in made:
+            counts = [at.room for at in temp.loops]
+            sizes = (*counts, temp.width) if temp.width else tuple(counts)
+            out[MemorySource("temp", temp.index)] = (temp.atom.dtype, sizes, temp.access.index(ROW))
+    return out
