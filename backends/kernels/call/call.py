@@ -199,6 +199,7 @@ class LoopCall(KernelCall):
     """What every call of a loop's kernel has."""
 
     plan: LoopPlan
+    joined: bool = field(default=True, kw_only=True)  # weights of several passes may share a tensor
 
     def sources(self, kind: str) -> list[MemorySource]:
         """Memories of one kind that the loop reads."""
@@ -235,8 +236,7 @@ class LoopCall(KernelCall):
         outside = dict(zip(plan.loop.const_params, plan.loop.consts, strict=True))
         for sweep in (s for c in plan.components for s in c.sweeps):
             form = PackedForm(sweep.width, lanes, q[sweep])
-            # Two variants of a loop pack apart, so that weights that both read are kept once.
-            for group in grouped(sweep.loops, together=self.e.outside is None):
+            for group in grouped(sweep.loops, together=self.joined):
                 loops = [sweep.loops[k] for k in group]
                 weights = partial(self._packed, loops, known, form)
                 m = self.input(weights, packed_type(loops, form))

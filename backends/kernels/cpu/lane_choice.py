@@ -6,8 +6,9 @@ import math
 
 from lstm_ir.backends.kernels.body.access import ROW, LoopAxis
 from lstm_ir.backends.kernels.body.atoms import Atom
+from lstm_ir.backends.kernels.body.expressions import COSTLY
 from lstm_ir.backends.kernels.body.plan import LoopPlan, Sweep, walk
-from lstm_ir.backends.kernels.cpu.machine import GATHER, LANE_BYTES, LANE_GAIN
+from lstm_ir.backends.kernels.cpu.machine import COSTLY_OPS, GATHER, LANE_BYTES, LANE_GAIN
 from lstm_ir.backends.kernels.cpu.row_lanes import stack_forms
 from lstm_ir.backends.kernels.text.text import stored_dtype
 
@@ -47,22 +48,26 @@ def paying_rows(plan: LoopPlan, columns: int, rows: int) -> int | None:
             kept += twice * math.prod(int(d) for d in sizes) * rows * stored_dtype(dtype).bytes  # type: ignore[arg-type]
     sweeps = [s for c in plan.components for s in c.sweeps]
     by_columns, by_rows = (sum(_ops(s, lanes) for s in sweeps) for lanes in (columns, 1))
+    by_rows += sum(_products(s, 1) for s in sweeps)  # each loads its weight, which a tile of columns does for many rows
     by_rows += GATHER * sum(_elements(s) for s in sweeps)
     least = max(2, math.ceil(LANE_GAIN * by_rows / by_columns))
     return least if kept <= LANE_BYTES and least <= rows else None
 
 
 def _ops(s: Sweep, lanes: int) -> int:
-    """Of one step: those of a block of `lanes` columns are one."""
+    """Of one step, additions in the main: those of a block of `lanes` columns are one."""
     atoms = atoms_of([s])
     width = max(1, s.width, *(a.width for a in atoms))
     blocks, total = -(-width // lanes), 0
     for a in atoms:
         if a.args or a.op == "load":
-            total += _turns(a) * (blocks if a.cols else 1)
-    for k in s.loops:
-        total += k.length * len(k.gates) * blocks
-    return total
+            total += _turns(a) * (blocks if a.cols else 1) * (COSTLY_OPS if a.op in COSTLY else 1)
+    return total + _products(s, lanes)
+
+
+def _products(s: Sweep, lanes: int) -> int:
+    """Of a row in one step, where a block of `lanes` columns is one."""
+    return sum(k.length * len(k.gates) for k in s.loops) * -(-s.width // lanes)
 
 
 def _elements(s: Sweep) -> int:

@@ -76,9 +76,12 @@ TENSORS = 24  # of a loop that makes products itself, about. Reasoned: each brin
 
 # -- lanes that are rows (row_lanes.py)
 
-LANE_BYTES = 16 << 10  # of a vector's rows, on the stack. Reasoned: half of it, and half of the first cache
-LANE_GAIN = 2  # how many times fewer operations vectors of rows take, at least
-GATHER = 8  # operations that an element takes whose rows do not lie side by side, about
+LANE_BYTES = 16 << 10  # of a vector's rows, on the stack. Reasoned: half of the first level of caches
+# How many times fewer operations vectors of rows take, at least. Measured: docs/kernels.md; all bodies that were chosen
+# so gained 1.1 or more, of those that were not some gained, some took 1.4 times as long.
+LANE_GAIN = 2
+GATHER = 8  # operations that an element takes whose rows do not lie side by side. Reasoned: a load and a shuffle a lane
+COSTLY_OPS = 8  # operations of a quotient, a root or an exponential, about. Reasoned: by their formulas
 
 # -- sharing a step
 

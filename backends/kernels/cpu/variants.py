@@ -99,9 +99,8 @@ def _narrow_rows(e: Emitter, n: Node, plan: LoopPlan) -> _Pair | None:
         return None
     few = choose(plan, e.target, e.options.helpers, least - 1)
     many = rows_as_lanes(folded, e.target)
-    return _Pair(
-        e, n, (folded, many), (plan, few), [(plan.rows, "uge", least)], f"{few.note}; from {least} rows on, {many.note}"
-    )
+    note, bound = f"{few.note}; from {least} rows on, {many.note}", (plan.rows, "uge", least)
+    return _Pair(e, n, (folded, many), (plan, few), [bound], note, joined=True, hides=True)
 
 
 def _hoisted(e: Emitter, n: Node, plan: LoopPlan, schedule: LoopSchedule) -> _Pair | None:
@@ -134,21 +133,24 @@ class _Pair:
     few: tuple[LoopPlan, LoopSchedule]
     sizes: list[_Bound]
     note: str
+    joined: bool = False  # apart, weights that both read are kept once
+    hides: bool = False  # IREE makes branches of one condition one, in which results lie elsewhere
 
     def run(self, consts: Values, init: Values, xs: Values, count: ir.Value | None) -> Values:
-        """Results leave the branches as kernels keep them: behind what another dispatch makes of one, IREE 3.13 takes 0
-        for the offset of the next (docs/iree-workarounds.md)."""
+        """Results leave the branches as kernels keep them: what another dispatch makes of one lies elsewhere in the
+        memory of both in one branch alone, for which IREE 3.13 takes 0 (docs/iree-workarounds.md)."""
         e, n = self.e, self.n
         stored = [t.with_dtype(stored_dtype(t.dtype)) for t in n.types]
         with mlir_loc(n.loc, n.op.name):
-            choice = e.make("scf.if", [self._many()], list(map(tensor, stored)), regions=2)
+            many = e.hidden(self._many()) if self.hides else self._many()
+            choice = e.make("scf.if", [many], list(map(tensor, stored)), regions=2)
             e.outside = choice
             places = [ir.InsertionPoint(region.blocks.append()) for region in choice.regions]
             try:
                 planned = []
                 for place, (plan, schedule) in zip(places, (self.many, self.few), strict=True):
                     with place:
-                        made = Dispatch(e, plan, schedule=schedule)
+                        made = Dispatch(e, plan, schedule=schedule, joined=self.joined)
                         planned.append(made.planned(consts, init, xs, count))
                 for place, put in zip(places, planned, strict=True):
                     with place:

@@ -158,7 +158,7 @@ def _held(g: li.Graph, rows: tuple[int, ...], rng: np.random.Generator, toleranc
     """Compares calls of so many rows with the meaning; gives what was chosen for each loop."""
     with li.compile(g, options={"cache": False}) as exe:
         for B in rows:
-            for T in (1, 9):
+            for T in (0, 1, 9):
                 arrays = _arrays(g, T, B, rng)
                 want, got = li.interpret(g, arrays), exe(arrays)
                 for name, w in want.items():
@@ -188,7 +188,7 @@ def test_bodies_are_right_at_any_number_of_rows(body: str, rows: int, rng: np.ra
 @pytest.mark.usefixtures("everywhere")
 @pytest.mark.parametrize("body", BODIES)
 def test_named_rows_choose_at_the_call(body: str, rng: np.random.Generator) -> None:
-    notes = _held(BODIES[body]("B"), (1, *ROWS), rng, TOLERANCE.get(body, 2e-5))
+    notes = _held(BODIES[body]("B"), (0, 1, *ROWS), rng, TOLERANCE.get(body, 2e-5))
     assert all(f"from {LEAST} rows on" in n and "rows in lanes" in n for n in notes)
 
 
@@ -211,6 +211,15 @@ def test_narrow_vectors(processor: str, rng: np.random.Generator, everywhere: No
                 np.testing.assert_allclose(
                     exe(arrays)[name].astype(np.float64), w.astype(np.float64), rtol=2e-2, atol=2e-2, err_msg=g.name
                 )
+
+
+@pytest.mark.usefixtures("everywhere")
+def test_two_loops_of_one_condition(rng: np.random.Generator) -> None:
+    """IREE would make one branch of both, and read a result at another one's place."""
+    x, s0 = li.input("x", ("T", "B", 6)), li.input("s", ("B", 6))
+    first, rows = li.scan(lambda s, x: (s * 0.25 + x, s - x), s0, x)
+    last, out = li.scan(lambda s, r: (s * 0.5 + r * r, s + r), s0, rows, reverse=[True, False])
+    _held(li.Graph("two", [x, s0], {"first": first, "rows": rows, "last": last, "out": out}), (1, 3, 16, 20), rng, 2e-5)
 
 
 def _chosen(g: li.Graph) -> str:
