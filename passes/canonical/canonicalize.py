@@ -1,6 +1,6 @@
 """`canonicalize`: local rules to a fixed point, so that other passes meet one form of each thing.
 
-The rules are in `shape.py`, `math.py` and `scan.py`; each keeps every
+The rules are in `shape.py`, `math.py`, `scan.py` and `unread.py`; each keeps every
 bit of every result. A graph on which they do not arrive is an error that names the rules still
 firing.
 """
@@ -15,6 +15,7 @@ from lstm_ir.ir.target import TargetInfo
 from lstm_ir.passes.base import Notes, Pass, register
 from lstm_ir.passes.canonical import math, shape
 from lstm_ir.passes.canonical.scan import simplify_loops
+from lstm_ir.passes.canonical.unread import without_unread_outputs
 from lstm_ir.passes.rewrite import Rules, fixed_point, with_bodies
 
 
@@ -41,6 +42,6 @@ class Canonicalize(Pass):
 
         def also(g: Graph) -> Graph:
             g = with_bodies(g, lambda body: self.run(body, notes, target))
-            return simplify_loops(g, self.name, notes)
+            return simplify_loops(without_unread_outputs(g, self.name, notes), self.name, notes)
 
         return fixed_point(graph, RULES, self.name, notes, also)
