@@ -28,12 +28,16 @@ def _joined(y: li.Value) -> li.Value:
     return li.reshape(y, (y.shape[0], y.shape[1] * y.shape[2], *y.shape[3:]))
 
 
+def _twice(y: li.Value) -> dict[str, li.Value]:
+    return {"a": y[:, 3:], "b": y[1:, 4:, 2:]}
+
+
 NARROWED: dict[str, tuple[int, Read, int]] = {
     "the last": (G, lambda y: {"a": y[:, :, 4:]}, 2),
     "the middle, in two slices": (G, lambda y: {"a": y[:, :, 1:3], "b": y[:, :, 2:4]}, 3),
     "with strides": (G, lambda y: {"a": y[:, :, 1::2]}, 5),
     "and other axes": (G, lambda y: {"a": y[:1, :, :2, 1:, 2:]}, 2),
-    "joined": (1, lambda y: {"a": _joined(y)[:, 3:], "b": _joined(y)[1:, 4:, 2:]}, 3),
+    "joined": (1, lambda y: _twice(_joined(y)), 3),
     "one is empty": (1, lambda y: {"a": y[:, :, 0:0], "b": y[:, :, 2:]}, 6),
 }
 WHOLE: dict[str, tuple[int, Read]] = {
