@@ -18,7 +18,7 @@ from lstm_ir.ops.primitive.window import slice as slice_op
 from lstm_ir.ops.primitive.window import slice_axis
 from lstm_ir.passes.base import Notes
 
-OUTPUTS = 2  # the axis of a stencil's result
+_OUTPUTS = 2  # the axis of a stencil's result
 
 
 def without_unread_outputs(graph: Graph, name: str, notes: Notes) -> Graph:
@@ -38,13 +38,13 @@ def without_unread_outputs(graph: Graph, name: str, notes: Notes) -> Graph:
 
 def _narrowed(graph: Graph, n: Node, kept: set[Value]) -> dict[Value, Value]:
     """Slices of the result -> those of a smaller one; nothing where all of it is read."""
-    whole, axis = n.values[0], OUTPUTS
+    whole, axis = n.values[0], _OUTPUTS
     readers = graph.users.get(whole, ())
     if len(readers) == 1 and readers[0].op.name == "reshape" and whole not in kept:
         joined = readers[0].values[0]
         batch, groups, *rest = whole.shape
         if groups == 1 and joined.shape == (batch, *rest):
-            whole, axis, readers = joined, OUTPUTS - 1, graph.users.get(joined, ())
+            whole, axis, readers = joined, _OUTPUTS - 1, graph.users.get(joined, ())
     if whole in kept or not readers or any(r.op.name != "slice" for r in readers):
         return {}
     read = [(r.attrs["start_indices"][axis], r.attrs["limit_indices"][axis]) for r in readers]

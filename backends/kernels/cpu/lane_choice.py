@@ -9,7 +9,7 @@ from lstm_ir.backends.kernels.body.atoms import Atom
 from lstm_ir.backends.kernels.body.expressions import COSTLY
 from lstm_ir.backends.kernels.body.plan import LoopPlan, Sweep, walk
 from lstm_ir.backends.kernels.cpu.machine import COSTLY_OPS, GATHER, LANE_BYTES, LANE_GAIN
-from lstm_ir.backends.kernels.cpu.row_lanes import stack_forms
+from lstm_ir.backends.kernels.cpu.row_lanes import as_int, stack_forms
 from lstm_ir.backends.kernels.text.text import stored_dtype
 
 _OTHERS = ("pick", "over_rows")  # each lane would read another place, or all lanes meet
@@ -45,7 +45,7 @@ def paying_rows(plan: LoopPlan, columns: int, rows: int) -> int | None:
     for c in plan.components:
         for source, (dtype, sizes, _) in stack_forms(plan, c).items():
             twice = 2 if source.kind == "carry" else 1
-            kept += twice * math.prod(int(d) for d in sizes) * rows * stored_dtype(dtype).bytes  # type: ignore[arg-type]
+            kept += twice * math.prod(map(as_int, sizes)) * rows * stored_dtype(dtype).bytes
     sweeps = [s for c in plan.components for s in c.sweeps]
     by_columns, by_rows = (sum(_ops(s, lanes) for s in sweeps) for lanes in (columns, 1))
     by_rows += sum(_products(s, 1) for s in sweeps)  # each loads its weight, which a tile of columns does for many rows

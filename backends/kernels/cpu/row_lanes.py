@@ -55,25 +55,28 @@ class LaneEvaluator(Evaluator):
         t, m = self.t, self.memories[a.source]
         prefix = self.prefix(a.source, False)
         at = [*prefix, *indices(t, a.access, place, m)]
-        if ROW not in a.access:
-            wide, v = False, load_scalar(t, m, at)
+        wide = ROW in a.access
+        v: TextOperand
+        if not wide:
+            v = load_scalar(t, m, at)
         elif isinstance(m, LaneMemory):
-            wide, v = True, load_vector(t, m, m.at(t, at))
+            v = load_vector(t, m, m.at(t, at))
         else:
-            wide, v = True, load_along(t, m, at, len(prefix) + a.access.index(ROW), place.mask)
+            v = load_along(t, m, at, len(prefix) + a.access.index(ROW), place.mask)
         if a.dtype is not DType.i1:
             return v
         kind = t.vector("i8") if wide else "i8"
         return t.op("arith.cmpi ne, {}, {} : {}", v, t.number(0, DType.i8, wide), kind)
 
     def store(
-        self, v: TextOperand, dtype: DType, dest: MemorySource, access: Access, place: ElementPlace, wide: bool
+        self, v: TextOperand, dtype: DType, dest: MemorySource, access: object, place: ElementPlace, wide: bool
     ) -> None:
         """A result of all rows to its memory."""
         t, m = self.t, self.memories[dest]
         if dtype is DType.i1:
             v = t.op("arith.extui {} : {} to {}", v, t.vector("i1"), t.vector("i8"))
         prefix = self.prefix(dest, True)
+        assert isinstance(access, tuple)
         at = [*prefix, *indices(t, access, place, m)]
         if isinstance(m, LaneMemory):
             store_vector(t, v, m, m.at(t, at))
@@ -112,10 +115,10 @@ class LaneLoop:
         own = {source: self._memory(source, *form) for source, form in stack_forms(self.plan, self.component).items()}
         self.memories = {**self.memories, **own}
 
-    def _memory(self, source: MemorySource, dtype: DType, sizes: tuple[int, ...], axis: int) -> LaneMemory:
+    def _memory(self, source: MemorySource, dtype: DType, sizes: tuple[Dim, ...], axis: int) -> LaneMemory:
         """Of a carry there are two: the one that a step reads, and the one it writes."""
         twice = (2,) if source.kind == "carry" else ()
-        whole, element = (*twice, *sizes, self.t.lanes), stored_type(dtype)
+        whole, element = (*twice, *map(as_int, sizes), self.t.lanes), stored_type(dtype)
         return LaneMemory(self.t.stack(MemRef(whole, element)).text, element, whole, len(twice) + axis)
 
     def write(self, steps: TextOperand, length: TextOperand | None, turned: Mapping[MemorySource, TextOperand]) -> None:
@@ -174,10 +177,9 @@ class LaneLoop:
         row = replace(place, col=k)
         x = self._wider(e.widened(loop.row, e.load(loop.row, row, True), row), loop.row.dtype, dtype, True)
         sums = dict(zip(gates, inside, strict=True))
-        for n, i in enumerate(gates):
+        for n, (i, matrix) in enumerate(loop.gates):
             weight = packed.memory.load(t, [place.col, t.add(k, packed.first), t.index(n)])
-            weight = self._wider(weight, loop.gates[n][1].value.dtype, dtype, False)
-            add_products(t, sums, weight, {i: x}, element)
+            add_products(t, sums, self._wider(weight, matrix.value.dtype, dtype, False), {i: x}, element)
         t.close([sums[i] for i in gates], [kind] * len(gates))
         totals.update(zip(gates, out, strict=True))
         if loop.mask is not None:
@@ -187,10 +189,11 @@ class LaneLoop:
                 totals[i] = t.op(clear, there, totals[i], zero, t.vector("i1"), kind)
 
     def _wider(self, v: TextOperand, old: DType, new: DType, wide: bool) -> TextOperand:
+        """Elements of two bytes or of int8 as those of the sum."""
         if old is new:
             return v
         a, b = ((self.t.vector(k) if wide else k) for k in (scalar_type(old), scalar_type(new)))
-        return self.t.op("arith.extf {} : {} to {}", v, a, b)
+        return self.t.op("arith.{} {} : {} to {}", "extf" if old.is_float else "sitofp", v, a, b)
 
     # -- before and after the steps
 
@@ -199,6 +202,7 @@ class LaneLoop:
             first, dest = self.init[i], MemorySource("carry", i)
             kept = self._of(self.memories, [self.t.index(0)])
             with self._elements(self.plan.carries[i], static, place) as (access, here):
+                v: TextOperand
                 if isinstance(first, Memory):
                     v = self._load(self._of({dest: first}), dest, access, here)
                 else:
@@ -219,9 +223,9 @@ class LaneLoop:
             return
         roots = [r for s in self.component.sweeps for r in s.roots]
         for k, static in sorted({(r.dest.index, r.static) for r in roots if r.dest.kind == "stack"}):
-            v, dest = self.plan.stacked[k], MemorySource("stack", k)
-            with t.loop(steps, length, t.index(1)) as at, self._elements(v, static, place) as (access, here):
-                zero = t.number(0, stored_dtype(v.dtype), True)
+            stacked, dest = self.plan.stacked[k], MemorySource("stack", k)
+            with t.loop(steps, length, t.index(1)) as at, self._elements(stacked, static, place) as (access, here):
+                zero = t.number(0, stored_dtype(stacked.dtype), True)
                 self._of(self.memories, [at]).store(zero, DType.i8, dest, access, here, True)
 
     def _of(self, memories: Mapping[MemorySource, Memory], first: Sequence[TextOperand] = ()) -> LaneEvaluator:
@@ -242,8 +246,14 @@ class LaneLoop:
             for at in loops_of(access):
                 index = nest.enter_context(t.loop(t.index(0), t.extent(at.size), t.index(1)))
                 place = place.counted(at.level, index)
-            width = int(v.shape[-1]) if any(isinstance(at, ColumnAxis) for at in access) else 0  # type: ignore[arg-type]
+            width = as_int(v.shape[-1]) if any(isinstance(at, ColumnAxis) for at in access) else 0
             yield access, nest.enter_context(self._columns(width, place))
+
+
+def as_int(d: Dim) -> int:
+    """A size that is a number."""
+    assert isinstance(d, int)
+    return d
 
 
 StackForm = tuple[DType, tuple[Dim, ...], int]
