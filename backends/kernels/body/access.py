@@ -36,6 +36,14 @@ class RefusedError(Exception):
         return f"{made}; there, instead: {self.write}" if self.write else made
 
 
+class TwoOrdersError(RefusedError):
+    """A sum whose value decides something would be made in two orders, so that `x > x` might hold."""
+
+    def __init__(self, value: Value, write: str) -> None:
+        super().__init__("a sum that is compared, in two orders", value, write)
+        self.node = value.node
+
+
 class PieceBoundaryError(Exception):
     """The window of columns spans two pieces: start it anew at `offset` columns from its first."""
 

@@ -15,6 +15,7 @@ from lstm_ir.backends.kernels.body.access import (
     PieceBoundaryError,
     RefusedError,
     TurnBoundaryError,
+    TwoOrdersError,
     leading_indices,
     loops_of,
 )
@@ -49,14 +50,14 @@ def make_plan(
     axes = (-2, 0) if any(v.rank > 2 for v in Loop(n).body.outputs) else (-2,)
     for row_axis in axes:
         try:
-            return _Planner(n, row_axis, hoist, forms, ending, decided).plan()
+            return _planned(n, row_axis, hoist, forms, ending, decided)
         except (RefusedError, *UNALIGNED) as why:
             refused = refused or why
     if forms.teams:
         met: Exception | None = None
         for meeting in (m for row_axis in axes for m in candidates(n, row_axis)):
             try:
-                return _Planner(n, meeting.row_axis, hoist, forms, ending, decided, meeting).plan()
+                return _planned(n, meeting.row_axis, hoist, forms, ending, decided, meeting)
             except RefusedError as why:
                 if meeting.met:
                     met = met or why
@@ -65,9 +66,24 @@ def make_plan(
         refused = met or refused
     if forms.loops and _is_small(n):
         with suppress(RefusedError, *UNALIGNED):
-            return _Planner(n, None, hoist, forms, ending, decided).plan()
+            return _planned(n, None, hoist, forms, ending, decided)
     assert refused is not None
     raise refused
+
+
+def _planned(
+    n: Node, row_axis: int | None, hoist: bool, forms: ProductForms, ending: UntilCarry | None,
+    decided: frozenset[Node], meeting: MeetingRows | None = None,
+) -> LoopPlan:  # fmt: skip
+    """A plan in which each sum that decides something has one order: term by term, where another one would not do."""
+    by_terms: frozenset[Node] = frozenset()
+    while True:
+        try:
+            return _Planner(n, row_axis, hoist, forms, ending, decided, by_terms, meeting).plan()
+        except TwoOrdersError as why:
+            if why.node in by_terms or why.node not in n.attrs["body"].nodes:
+                raise
+            by_terms |= {why.node}
 
 
 def _is_small(n: Node) -> bool:
@@ -79,7 +95,7 @@ def _is_small(n: Node) -> bool:
 class _Planner:
     def __init__(
         self, n: Node, row_axis: int | None, hoist: bool, forms: ProductForms, ending: UntilCarry | None,
-        decided: frozenset[Node], meeting: MeetingRows | None = None,
+        decided: frozenset[Node], by_terms: frozenset[Node], meeting: MeetingRows | None = None,
     ) -> None:  # fmt: skip
         self.node, self.row_axis, self.ending, self.meeting = n, row_axis, ending, meeting
         loop = Loop(n)
@@ -93,7 +109,8 @@ class _Planner:
         invariant = unreached(body, loop.varying)
         self.puller = Puller(
             body=body, carries=self.carries, sources=sources, invariant=invariant, rows=self.rows,
-            row_axis=0 if row_axis is None else row_axis, hoist=hoist, forms=forms, decided=decided, meeting=meeting,
+            row_axis=0 if row_axis is None else row_axis, hoist=hoist, forms=forms, decided=decided,
+            by_terms=by_terms, meeting=meeting,
         )  # fmt: skip
 
     def plan(self) -> LoopPlan:

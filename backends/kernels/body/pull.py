@@ -16,6 +16,7 @@ from lstm_ir.backends.kernels.body.access import (
     PickedAxis,
     PieceBoundaryError,
     RefusedError,
+    TwoOrdersError,
 )
 from lstm_ir.backends.kernels.body.atoms import Atom, Matrix, MemorySource, ProductTerm
 from lstm_ir.backends.kernels.body.by_others import BY_OTHERS
@@ -44,10 +45,11 @@ class Puller(Expressions):
     hoist: bool  # products of scanned rows are made before the loop
     forms: ProductForms
     decided: frozenset[Node]  # whose values are compared, or rounded
+    by_terms: frozenset[Node]  # those of them whose sums are made term by term
     projections: list[Projection] = field(default_factory=list)
     numbers: KeptNumbers = field(init=False)
     rows_of: set[Value] = field(default_factory=set)  # sums whose rows are being pulled for one of their elements
-    orders: dict[Value, int] = field(default_factory=dict)  # of sums that are compared: along which axis they are made
+    orders: dict[Value, int] = field(default_factory=dict)  # in which sums that are compared are made
     _pulled: dict[Any, Atom | RefusedError] = field(default_factory=dict)
     _reshapes: dict[tuple[Value, Shape], Value] = field(default_factory=dict)
 
@@ -212,8 +214,14 @@ class Puller(Expressions):
         where = Matrix(matrix, fixed, k_axis, cols[0], 0, matrix_at[cols[0]].start)
         if v.dtype is DType.i32:
             return self._product_of_words(v, row, place, where)
+        if n in self.by_terms:
+            return by_loops()
         made = self._product_of_floats(v, row, place, where)
-        return by_loops() if made is None else made
+        if made is None:
+            return by_loops()
+        if n in self.decided and not sums.in_order(self, v, sums.REGISTERS):
+            raise TwoOrdersError(v, instead.OUTSIDE)
+        return made
 
     def _product_of_floats(self, v: Value, row: Value, place: Access, matrix: Matrix) -> Atom | None:
         """Sums over the windows of the row, some of them made before the loop; None where one needs a loop."""

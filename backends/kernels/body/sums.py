@@ -22,6 +22,7 @@ from lstm_ir.backends.kernels.body.access import (
     PieceBoundaryError,
     RefusedError,
     TurnBoundaryError,
+    TwoOrdersError,
     leading_indices,
 )
 from lstm_ir.backends.kernels.body.atoms import Atom, MemorySource, Temp
@@ -39,6 +40,7 @@ class AtomMaker(Protocol):
     """What makes atoms of a body: see `pull`."""
 
     decided: frozenset[Node]
+    by_terms: frozenset[Node]
     rows_of: set[Value]
     orders: dict[Value, int]
 
@@ -78,7 +80,7 @@ def reduced(p: AtomMaker, v: Value, access: Access, width: int) -> Atom:
     (x,) = v.node.inputs
     dims = v.node.attrs["dimensions"]
     _check(v)
-    sizes = [x.shape[i] for i in dims]
+    sizes, access = [x.shape[i] for i in dims], _number_of_one_column(p, v, access)
 
     def element(known: Sequence[Index], size: int) -> Atom:
         left, at = iter(access), dict(zip(dims, known, strict=True))
@@ -108,6 +110,10 @@ def product(p: AtomMaker, v: Value, access: Access, width: int, places: tuple[di
     operands, a = v.node.inputs, v.node.attrs
     axes = (a["lhs_contracting_dimensions"], a["rhs_contracting_dimensions"])
     sizes = [operands[0].shape[i] for i in axes[0]]
+    number = _number_of_one_column(p, v, access)
+    if number != access:
+        access = number
+        places = _numbers(places[0]), _numbers(places[1])
 
     def term(known: Sequence[Index], size: int) -> Atom:
         at = [dict(side) | dict(zip(one, known, strict=True)) for side, one in zip(places, axes, strict=True)]
@@ -115,6 +121,19 @@ def product(p: AtomMaker, v: Value, access: Access, width: int, places: tuple[di
         return p.elementwise("multiply", v.dtype, p.beside(pair, size), None)
 
     return _total(p, v, "reduce_sum", access, width, sizes, term, range(len(sizes)))
+
+
+def _number_of_one_column(p: AtomMaker, v: Value, access: Access) -> Access:
+    """A sum of one column that is compared is a number wherever it is read: as a column it would have another order."""
+    if v.op == "reduce_max" or v.op == "reduce_min" or v.node not in p.decided:
+        return access
+    return tuple(
+        at.start if isinstance(at, ColumnAxis) and n == 1 else at for at, n in zip(access, v.shape, strict=True)
+    )
+
+
+def _numbers(places: dict[int, Any]) -> dict[int, Any]:
+    return {axis: at.start if isinstance(at, ColumnAxis) else at for axis, at in places.items()}
 
 
 def _total(
@@ -128,13 +147,10 @@ def _total(
     folded = partial(_folded, p, v, op)
     # An extreme is one of its elements in every order; by a row of its own, their sums would be in another order.
     decided = op == "reduce_sum" and v.node in p.decided
-    if decided:
-        access = tuple(at.start if isinstance(at, ColumnAxis) and n == 1 else at
-                       for at, n in zip(access, v.shape, strict=True))  # fmt: skip
-        if (one := _of_row(p, v, access)) is not None:
-            return one
+    if decided and (one := _of_row(p, v, access)) is not None:
+        return one
     if _column(access) is None:
-        for k, n in _along(sizes, columns):
+        for k, n in () if v.node in p.by_terms else _along(sizes, columns):
             others = [*sizes[:k], *sizes[k + 1 :]]
 
             def row(known: Sequence[Index], k: int = k, n: int = n) -> Atom:
@@ -146,11 +162,11 @@ def _total(
                 made = folded(others, access, row)
                 break
         else:
-            made, k = folded(sizes, access, lambda known: element(known, width)), -1
+            made, k = folded(sizes, access, lambda known: element(known, width)), TERMS
         return _in_one_order(p, v, k, made) if decided else made
     try:
         made = folded(sizes, access, lambda known: element(known, width))
-        return _in_one_order(p, v, -1, made) if decided else made
+        return _in_one_order(p, v, TERMS, made) if decided else made
     except RefusedError as first:
         try:
             return as_row(p, v, access)
@@ -158,12 +174,20 @@ def _total(
             raise first from None
 
 
+TERMS, REGISTERS = -1, -2
+"""Orders of a sum: term by term, and in registers, as products are; others are the axis whose columns are summed."""
+
+
 def _in_one_order(p: AtomMaker, v: Value, along: int, made: Atom) -> Atom:
-    """The sum; RefusedError where another element of it is made in another order: by columns of the axis that is
-    summed, or term by term (-1)."""
-    if p.orders.setdefault(v, along) != along:
-        raise RefusedError("a sum that is compared, in two orders", v, instead.OUTSIDE)
+    """The sum; TwoOrdersError where another element of it is made in another order."""
+    if not in_order(p, v, along):
+        raise TwoOrdersError(v, instead.OUTSIDE)
     return made
+
+
+def in_order(p: AtomMaker, v: Value, along: int) -> bool:
+    """Whether all elements of a sum so far were made in this order; the first one says which it is."""
+    return p.orders.setdefault(v, along) == along
 
 
 def _along(sizes: Sequence[Dim], columns: Sequence[int]) -> list[tuple[int, int]]:

@@ -107,3 +107,50 @@ def test_gradients_of_extremes(heads: int, S: int | str, softmax: bool, extreme:
                 np.testing.assert_allclose(
                     got[n], w, rtol=0, atol=3e-5 * (1 + np.max(np.abs(w))), err_msg=f"{n} {seed}"
                 )
+
+
+@pytest.mark.parametrize("extreme", ["max", "min"])
+@pytest.mark.parametrize("dtype", ["f32", "f64"])
+@pytest.mark.parametrize(("n", "m"), [(2, 3), (8, 2), (2, 16), (1, 3)])
+def test_extremes_of_a_product_over_a_leading_axis(extreme: str, dtype: str, n: int, m: int, seed: int) -> None:
+    """Its elements are made term by term where columns are its own, in registers where they are the other axis."""
+    rng, shape = np.random.default_rng(seed), ("T", "B", n, m)
+    x, h0 = li.input("x", shape, dtype), li.input("h", shape[1:], dtype)
+    w = li.weight("w", (rng.standard_normal((n, n)) * 0.3).astype(x.dtype.numpy))
+
+    def cell(h: Any, x: Any, w: Any) -> Any:
+        h = li.tanh(x + li.einsum("bnm,nk->bkm", h, w))
+        return h, (getattr(li, extreme)(h, 2), h)
+
+    _, (most, _) = li.scan(cell, h0, x, (w,))
+    g = li.grad(li.Graph("g", [x, h0], {"loss": li.sum(most * most)}), "loss", ["x", "h"])
+    with li.compile(g) as exe:
+        for T, B in ((1, 1), (1, 3), (4, 17)):
+            sizes = {"x": (T, B, n, m), "h": (B, n, m)}
+            arrays = {k: rng.standard_normal(v).astype(x.dtype.numpy) for k, v in sizes.items()}
+            want, got = li.interpret(g, arrays), exe(arrays)
+            for name, v in want.items():
+                np.testing.assert_allclose(got[name], v, rtol=1e-4, atol=1e-5, err_msg=f"{name} {T} {B}")
+
+
+def test_a_product_of_one_column_that_is_compared(seed: int) -> None:
+    """A matrix of one number for each row of the batch, which a softmax reads."""
+    rng = np.random.default_rng(seed)
+    x, h0, p0 = li.input("x", ("T", "B", 1)), li.input("h", ("B", 1)), li.input("p", ("B", 1, 1))
+
+    def cell(c: Any, x: Any) -> Any:
+        h, p = c
+        p = li.einsum("bij,bjk->bik", p, p) * 0.3
+        h = li.einsum("bij,bj->bi", p, h) + x
+        return (h, p), (li.softmax(h, 1), li.argmax(h, 1))
+
+    (h, p), (y, k) = li.scan(cell, (h0, p0), x)
+    g = li.Graph("g", [x, h0, p0], {"h": h, "p": p, "y": y, "k": k})
+    with li.compile(g) as exe:
+        assert all(": kernel, " in n for n in exe.report.notes if n.startswith("scan at"))
+        for T, B in ((1, 1), (3, 5), (2, 20)):
+            arrays = {k: rng.standard_normal(v).astype("f4") for k, v in
+                      {"x": (T, B, 1), "h": (B, 1), "p": (B, 1, 1)}.items()}  # fmt: skip
+            want, got = li.interpret(g, arrays), exe(arrays)
+            for name, v in want.items():
+                np.testing.assert_allclose(got[name], v, rtol=1e-5, atol=1e-6, err_msg=name)
