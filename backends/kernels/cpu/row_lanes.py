@@ -19,13 +19,14 @@ from lstm_ir.backends.kernels.body.plan import Component, KLoop, LoopPlan, Sweep
 from lstm_ir.backends.kernels.call.packing import Packed
 from lstm_ir.backends.kernels.cpu.register_tile import add_products
 from lstm_ir.backends.kernels.cpu.team import RowRange
+from lstm_ir.backends.kernels.text.carries import Carries, Element, There
 from lstm_ir.backends.kernels.text.evaluate import Evaluator, reduction
 from lstm_ir.backends.kernels.text.gather import load_along, store_along
 from lstm_ir.backends.kernels.text.memory import ElementPlace, Memory, indices, load_scalar, load_vector, store_vector
 from lstm_ir.backends.kernels.text.nests import write_roots
 from lstm_ir.backends.kernels.text.statements import MemRef, TextOperand
 from lstm_ir.backends.kernels.text.steps import TimeStep
-from lstm_ir.backends.kernels.text.text import Text, scalar_type, stored_dtype, stored_type
+from lstm_ir.backends.kernels.text.text import Text, scalar_type, stored_type
 from lstm_ir.ir.dims import Dim
 from lstm_ir.ir.graph import Value
 from lstm_ir.ir.types import DType
@@ -42,6 +43,36 @@ class LaneMemory(Memory):
         return [*where[: self.axis], *where[self.axis + 1 :], t.index(0)]
 
 
+def _loaded(t: Text, m: Memory, at: list[TextOperand], axis: int, place: ElementPlace) -> TextOperand:
+    """An element of all rows, as it is stored; the rows' axis is that of the memory's."""
+    return load_vector(t, m, m.at(t, at)) if isinstance(m, LaneMemory) else load_along(t, m, at, axis, place.mask)
+
+
+def _stored(t: Text, v: TextOperand, m: Memory, at: list[TextOperand], axis: int, place: ElementPlace) -> None:
+    """What `_loaded` gives."""
+    if isinstance(m, LaneMemory):
+        store_vector(t, v, m, m.at(t, at))
+    else:
+        store_along(t, v, m, at, axis, place.mask)
+
+
+class LaneElement(Element):
+    """One element of all rows."""
+
+    def load(self, t: Text, there: There) -> TextOperand:
+        """As it is stored."""
+        return _loaded(t, there.memory, *self._where(t, there), self.place)
+
+    def store(self, t: Text, v: TextOperand, there: There) -> None:
+        """What `load` gives."""
+        _stored(t, v, there.memory, *self._where(t, there), self.place)
+
+    def _where(self, t: Text, there: There) -> tuple[list[TextOperand], int]:
+        """The first row's element, and the axis of rows."""
+        at = [*there.first, *indices(t, self.access, self.place, there.memory)]
+        return at, len(there.first) + self.access.index(ROW)
+
+
 class LaneEvaluator(Evaluator):
     """Atoms of all lanes' rows at once, at one column. The mask of a place says which rows there are."""
 
@@ -56,13 +87,7 @@ class LaneEvaluator(Evaluator):
         prefix = self.prefix(a.source, False)
         at = [*prefix, *indices(t, a.access, place, m)]
         wide = ROW in a.access
-        v: TextOperand
-        if not wide:
-            v = load_scalar(t, m, at)
-        elif isinstance(m, LaneMemory):
-            v = load_vector(t, m, m.at(t, at))
-        else:
-            v = load_along(t, m, at, len(prefix) + a.access.index(ROW), place.mask)
+        v = _loaded(t, m, at, len(prefix) + a.access.index(ROW), place) if wide else load_scalar(t, m, at)
         if a.dtype is not DType.i1:
             return v
         kind = t.vector("i8") if wide else "i8"
@@ -77,11 +102,7 @@ class LaneEvaluator(Evaluator):
             v = t.op("arith.extui {} : {} to {}", v, t.vector("i1"), t.vector("i8"))
         prefix = self.prefix(dest, True)
         assert isinstance(access, tuple)
-        at = [*prefix, *indices(t, access, place, m)]
-        if isinstance(m, LaneMemory):
-            store_vector(t, v, m, m.at(t, at))
-        else:
-            store_along(t, v, m, at, len(prefix) + access.index(ROW), place.mask)
+        _stored(t, v, m, [*prefix, *indices(t, access, place, m)], len(prefix) + access.index(ROW), place)
 
     def reduced(self, a: Atom, place: ElementPlace, known: dict[Atom, TextOperand]) -> TextOperand:
         """A loop over the columns."""
@@ -130,27 +151,21 @@ class LaneLoop:
             if not isinstance(self.plan.rows, int) or self.plan.rows % t.lanes:
                 mask = t.mask(t.binary("subi", high, row))
             place = ElementPlace(row, None, mask)
-            self._begin(place)
+            carries = LaneCarries(t, self.plan, self.memories, self.component, place)
+            carries.begin(self.init)
             with t.loop(t.index(0), steps, t.index(1)) as at:
                 self._step(TimeStep.make(t, at, last), place, turned)
-            self._end(place, steps, length)
+            carries.end(self.finals, steps)
+            if length is not None:
+                carries.zero_rest(steps, length)
 
     def _step(self, step: TimeStep, place: ElementPlace, turned: Mapping[MemorySource, TextOperand]) -> None:
         rows = {m: self.t.select(flag, step.back, step.at) for m, flag in turned.items()}
         e = step.evaluator(self.t, self.plan, self.memories, rows, LaneEvaluator)
         for sweep in self.component.sweeps:
-            with self._columns(sweep.width, place) as here:
+            with each_column(self.t, sweep.width, place) as here:
                 totals = self._totals(e, sweep, here)
                 write_roots(e, sweep.roots, here, True, totals.__getitem__, {})
-
-    @contextmanager
-    def _columns(self, width: int, place: ElementPlace) -> Iterator[ElementPlace]:
-        """Column by column; once, for numbers of each row."""
-        if not width:
-            yield place
-            return
-        with self.t.loop(self.t.index(0), self.t.index(width), self.t.index(1)) as col:
-            yield replace(place, col=col)
 
     # -- products
 
@@ -195,59 +210,33 @@ class LaneLoop:
         a, b = ((self.t.vector(k) if wide else k) for k in (scalar_type(old), scalar_type(new)))
         return self.t.op("arith.{} {} : {} to {}", "extf" if old.is_float else "sitofp", v, a, b)
 
-    # -- before and after the steps
 
-    def _begin(self, place: ElementPlace) -> None:
-        for i, static in self.component.carries:
-            first, dest = self.init[i], MemorySource("carry", i)
-            kept = self._of(self.memories, [self.t.index(0)])
-            with self._elements(self.plan.carries[i], static, place) as (access, here):
-                v: TextOperand
-                if isinstance(first, Memory):
-                    v = self._load(self._of({dest: first}), dest, access, here)
-                else:
-                    v = self.t.number(first, stored_dtype(self.plan.carries[i].dtype), True)
-                kept.store(v, DType.i8, dest, access, here, True)
+@dataclass
+class LaneCarries(Carries):
+    """Those of one vector's rows."""
 
-    def _end(self, place: ElementPlace, steps: TextOperand, length: TextOperand | None) -> None:
-        t = self.t
-        parity = t.binary("remui", steps, t.index(2))
-        for i, static in self.component.carries:
-            to, source = self.finals[i], MemorySource("carry", i)
-            if to is None:
-                continue
-            with self._elements(self.plan.carries[i], static, place) as (access, here):
-                v = self._load(self._of(self.memories, [parity]), source, access, here)
-                self._of({source: to}).store(v, DType.i8, source, access, here, True)
-        if length is None:
-            return
-        roots = [r for s in self.component.sweeps for r in s.roots]
-        for k, static in sorted({(r.dest.index, r.static) for r in roots if r.dest.kind == "stack"}):
-            stacked, dest = self.plan.stacked[k], MemorySource("stack", k)
-            with t.loop(steps, length, t.index(1)) as at, self._elements(stacked, static, place) as (access, here):
-                zero = t.number(0, stored_dtype(stacked.dtype), True)
-                self._of(self.memories, [at]).store(zero, DType.i8, dest, access, here, True)
-
-    def _of(self, memories: Mapping[MemorySource, Memory], first: Sequence[TextOperand] = ()) -> LaneEvaluator:
-        """Loads and stores behind these indices."""
-        return LaneEvaluator(self.t, memories, lambda m, store: list(first), self.t.index(0))
-
-    def _load(self, e: LaneEvaluator, m: MemorySource, access: Access, place: ElementPlace) -> TextOperand:
-        """As it is stored."""
-        return e.load(Atom("load", DType.i8, source=m, access=access, rows=True), place, True)
+    place: ElementPlace
 
     @contextmanager
-    def _elements(
-        self, v: Value, static: tuple[int, ...], place: ElementPlace
-    ) -> Iterator[tuple[Access, ElementPlace]]:
-        """Every element of a result's windows with these leading indices."""
-        t, access = self.t, self.plan.access(v, static)
+    def elements(self, v: Value, access: Access) -> Iterator[Element]:
+        """Column by column."""
+        t, place = self.t, self.place
         with ExitStack() as nest:
             for at in loops_of(access):
                 index = nest.enter_context(t.loop(t.index(0), t.extent(at.size), t.index(1)))
                 place = place.counted(at.level, index)
             width = as_int(v.shape[-1]) if any(isinstance(at, ColumnAxis) for at in access) else 0
-            yield access, nest.enter_context(self._columns(width, place))
+            yield LaneElement(access, nest.enter_context(each_column(t, width, place)), True)
+
+
+@contextmanager
+def each_column(t: Text, width: int, place: ElementPlace) -> Iterator[ElementPlace]:
+    """Column by column; once, for numbers of each row."""
+    if not width:
+        yield place
+        return
+    with t.loop(t.index(0), t.index(width), t.index(1)) as col:
+        yield replace(place, col=col)
 
 
 def as_int(d: Dim) -> int:

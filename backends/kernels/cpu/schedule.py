@@ -90,13 +90,10 @@ def choose(plan: LoopPlan, target: TargetInfo, helpers: bool = False, most_rows:
 
     helpers: threads that stay awake between calls may take part. most_rows: of a call, where its rows are named.
     """
-    least = lane_rows(plan, target) if isinstance(plan.rows, int) else None
-    if (
-        least is not None
-        and isinstance(plan.rows, int)
-        and plan.rows >= least * -(-plan.rows // _lanes(plan, target, True))
-    ):
-        return rows_as_lanes(plan, target)
+    if isinstance(plan.rows, int) and (least := lane_rows(plan, target)) is not None:
+        by_rows = rows_as_lanes(plan, target)
+        if plan.rows >= least * -(-plan.rows // by_rows.lanes):
+            return by_rows
     sweeps = [s for c in plan.components for s in c.sweeps]
     lanes = _lanes(plan, target)
     unit = row_unit(plan, machine(target))

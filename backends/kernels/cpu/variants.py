@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -46,9 +47,8 @@ def on_cpu(e: Emitter, n: Node, consts: Values, init: Values, xs: Values, count:
         with suppress(RefusedError):
             plan = _plan(e, n, False)
     schedule = choose(plan, e.target, e.options.helpers)
-    pair = _narrow_rows(e, n, plan) or (_hoisted(e, n, plan, schedule) if wanted is None else None)
-    if pair is not None:
-        with suppress(RefusedError):  # too many tensors; one alone may have fewer
+    for pair in _pairs(e, n, plan, wanted is None):
+        with suppress(RefusedError):  # too many tensors; others may have fewer
             return pair.run(consts, init, xs, count), pair.note
     with mlir_loc(n.loc, "product" if schedule.panel else n.op.name):
         out = Dispatch(e, plan, schedule=schedule).run(consts, init, xs, count)
@@ -88,14 +88,24 @@ def _long(plan: LoopPlan) -> int:
     return max(2, int(HOISTED_BYTES // max(1, each)))
 
 
-def _narrow_rows(e: Emitter, n: Node, plan: LoopPlan) -> _Pair | None:
+def _pairs(e: Emitter, n: Node, plan: LoopPlan, either: bool) -> Iterator[_Pair]:
+    """Pairs of variants, the best one first. either: products of scanned rows may stand before the loop or in it."""
+    if not e.at_top:
+        return
+    folded = None
+    if either and plan.projections:
+        with suppress(RefusedError):
+            folded = _plan(e, n, False)
+    if (pair := _narrow_rows(e, n, plan, plan if folded is None else folded)) is not None:
+        yield pair
+    if folded is not None:
+        yield _hoisted(e, n, plan, folded)
+
+
+def _narrow_rows(e: Emitter, n: Node, plan: LoopPlan, folded: LoopPlan) -> _Pair | None:
     """Lanes that are rows where a call has many; None where it is known how many there are, or they are wide."""
     assert e.target is not None
-    if isinstance(plan.rows, int) or not e.at_top:
-        return None
-    folded = _plan(e, n, False) if plan.projections else plan
-    least = lane_rows(folded, e.target)
-    if least is None:
+    if isinstance(plan.rows, int) or (least := lane_rows(folded, e.target)) is None:
         return None
     few = choose(plan, e.target, e.options.helpers, least - 1)
     many = rows_as_lanes(folded, e.target)
@@ -103,24 +113,14 @@ def _narrow_rows(e: Emitter, n: Node, plan: LoopPlan) -> _Pair | None:
     return _Pair(e, n, (folded, many), (plan, few), [bound], note, joined=True, hides=True)
 
 
-def _hoisted(e: Emitter, n: Node, plan: LoopPlan, schedule: LoopSchedule) -> _Pair | None:
-    """Products of scanned rows before the loop, `plan`, or in its steps; None where it has none."""
+def _hoisted(e: Emitter, n: Node, plan: LoopPlan, folded: LoopPlan) -> _Pair:
+    """Products of scanned rows before the loop, `plan`, or in its steps, `folded`."""
     assert e.target is not None
-    if not plan.projections or not e.at_top:
-        return None
-    try:
-        folded = _plan(e, n, False)
-    except RefusedError:
-        return None
-    other, few = choose(folded, e.target, e.options.helpers), choose(plan, e.target, e.options.helpers, FOLD_ROWS - 1)
-    note = f"{few.note}; from {FOLD_ROWS} rows or {_long(plan)} steps on, or for one step, {other.note}"
+    many, few = choose(folded, e.target, e.options.helpers), choose(plan, e.target, e.options.helpers, FOLD_ROWS - 1)
+    note = f"{few.note}; from {FOLD_ROWS} rows or {_long(plan)} steps on, or for one step, {many.note}"
     length = Loop(n).length
-    sizes: list[tuple[Dim, str, int]] = [
-        (plan.rows, "uge", FOLD_ROWS),
-        (length, "ule", 1),
-        (length, "uge", _long(plan)),
-    ]
-    return _Pair(e, n, (folded, other), (plan, few), sizes, note)
+    sizes: list[_Bound] = [(plan.rows, "uge", FOLD_ROWS), (length, "ule", 1), (length, "uge", _long(plan))]
+    return _Pair(e, n, (folded, many), (plan, few), sizes, note)
 
 
 @dataclass
