@@ -8,7 +8,7 @@ from lstm_ir.backends.kernels.body.access import ROW, LoopAxis
 from lstm_ir.backends.kernels.body.atoms import Atom
 from lstm_ir.backends.kernels.body.expressions import COSTLY
 from lstm_ir.backends.kernels.body.plan import LoopPlan, Sweep, walk
-from lstm_ir.backends.kernels.cpu.machine import COSTLY_OPS, GATHER, LANE_BYTES, LANE_GAIN
+from lstm_ir.backends.kernels.cpu.machine import COSTLY_OPS, GATHERED, LANE_BYTES, LANE_GAIN, ONE_BY_ONE
 from lstm_ir.backends.kernels.cpu.row_lanes import as_int, stack_forms
 from lstm_ir.backends.kernels.text.text import stored_dtype
 
@@ -36,10 +36,10 @@ def possible(plan: LoopPlan) -> bool:
     return all(isinstance(d, int) for _, sizes, _ in forms for d in sizes)
 
 
-def paying_rows(plan: LoopPlan, columns: int, rows: int) -> int | None:
+def paying_rows(plan: LoopPlan, columns: int, rows: int, gathers: bool) -> int | None:
     """How many of the rows of a vector, `rows`, a call needs so that they gain over vectors of so many columns.
 
-    None where even all do not, or the stack does not hold what they keep.
+    None where even all do not, or the stack does not hold what they keep. gathers: as the processor does.
     """
     kept = 0
     for c in plan.components:
@@ -47,9 +47,10 @@ def paying_rows(plan: LoopPlan, columns: int, rows: int) -> int | None:
             twice = 2 if source.kind == "carry" else 1
             kept += twice * math.prod(map(as_int, sizes)) * rows * stored_dtype(dtype).bytes
     sweeps = [s for c in plan.components for s in c.sweeps]
-    by_columns, by_rows = (sum(_ops(s, lanes) for s in sweeps) for lanes in (columns, 1))
+    by_columns, by_rows = (float(sum(_ops(s, lanes) for s in sweeps)) for lanes in (columns, 1))
     by_rows += sum(_products(s, 1) for s in sweeps)  # each loads its weight, which a tile of columns does for many rows
-    by_rows += GATHER * sum(_elements(s) for s in sweeps)
+    each = (GATHERED if gathers else ONE_BY_ONE) * rows
+    by_rows += each * sum(_elements(s) for s in sweeps)
     least = max(2, math.ceil(LANE_GAIN * by_rows / by_columns))
     return least if kept <= LANE_BYTES and least <= rows else None
 

@@ -80,7 +80,9 @@ LANE_BYTES = 16 << 10  # of a vector's rows, on the stack. Reasoned: half of the
 # How many times fewer operations vectors of rows take, at least. Measured: docs/kernels.md; all bodies that were chosen
 # so gained 1.1 or more, of those that were not some gained, some took 1.4 times as long.
 LANE_GAIN = 2
-GATHER = 8  # operations that an element takes whose rows do not lie side by side. Reasoned: a load and a shuffle a lane
+# Operations that an element takes for each lane, where rows do not lie side by side. Reasoned: with AVX2 and more the
+# processor gathers, else each lane is a load and a branch.
+GATHERED, ONE_BY_ONE = 0.5, 3
 COSTLY_OPS = 8  # operations of a quotient, a root or an exponential, about. Reasoned: by their formulas
 
 # -- sharing a step

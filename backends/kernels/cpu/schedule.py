@@ -123,7 +123,10 @@ def choose(plan: LoopPlan, target: TargetInfo, helpers: bool = False, most_rows:
 
 def lane_rows(plan: LoopPlan, target: TargetInfo) -> int | None:
     """Rows of a vector from which lanes are better rows than columns; None: from no number on."""
-    return paying_rows(plan, _lanes(plan, target), _lanes(plan, target, True)) if possible(plan) else None
+    if not possible(plan):
+        return None
+    gathers = target.triple.startswith("x86_64") and target.vector_bits >= 256
+    return paying_rows(plan, _lanes(plan, target), _lanes(plan, target, True), gathers)
 
 
 def rows_as_lanes(plan: LoopPlan, target: TargetInfo) -> LoopSchedule:
