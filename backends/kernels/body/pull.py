@@ -16,7 +16,6 @@ from lstm_ir.backends.kernels.body.access import (
     PickedAxis,
     PieceBoundaryError,
     RefusedError,
-    TwoOrdersError,
 )
 from lstm_ir.backends.kernels.body.atoms import Atom, Matrix, MemorySource, ProductTerm
 from lstm_ir.backends.kernels.body.by_others import BY_OTHERS
@@ -219,9 +218,7 @@ class Puller(Expressions):
         made = self._product_of_floats(v, row, place, where)
         if made is None:
             return by_loops()
-        if n in self.decided and not sums.in_order(self, v, sums.REGISTERS):
-            raise TwoOrdersError(v, instead.OUTSIDE)
-        return made
+        return sums.in_one_order(self, v, sums.REGISTERS, made) if n in self.decided else made
 
     def _product_of_floats(self, v: Value, row: Value, place: Access, matrix: Matrix) -> Atom | None:
         """Sums over the windows of the row, some of them made before the loop; None where one needs a loop."""

@@ -125,11 +125,19 @@ def product(p: AtomMaker, v: Value, access: Access, width: int, places: tuple[di
 
 def _number_of_one_column(p: AtomMaker, v: Value, access: Access) -> Access:
     """A sum of one column that is compared is a number wherever it is read: as a column it would have another order."""
-    if v.op == "reduce_max" or v.op == "reduce_min" or v.node not in p.decided:
+    if not _ordered(p, v):
         return access
     return tuple(
         at.start if isinstance(at, ColumnAxis) and n == 1 else at for at, n in zip(access, v.shape, strict=True)
     )
+
+
+def _ordered(p: AtomMaker, v: Value) -> bool:
+    """Whether all elements are made in one order: of a sum, or a product, that decides something.
+
+    An extreme is one of its elements in every order; by a row of its own, their sums would be in another order.
+    """
+    return v.op not in ("reduce_max", "reduce_min") and v.node in p.decided
 
 
 def _numbers(places: dict[int, Any]) -> dict[int, Any]:
@@ -145,8 +153,7 @@ def _total(
     element: what is summed, from an index for each axis, over so many columns.
     """
     folded = partial(_folded, p, v, op)
-    # An extreme is one of its elements in every order; by a row of its own, their sums would be in another order.
-    decided = op == "reduce_sum" and v.node in p.decided
+    decided = _ordered(p, v)
     if decided and (one := _of_row(p, v, access)) is not None:
         return one
     if _column(access) is None:
@@ -163,10 +170,10 @@ def _total(
                 break
         else:
             made, k = folded(sizes, access, lambda known: element(known, width)), TERMS
-        return _in_one_order(p, v, k, made) if decided else made
+        return in_one_order(p, v, k, made) if decided else made
     try:
         made = folded(sizes, access, lambda known: element(known, width))
-        return _in_one_order(p, v, TERMS, made) if decided else made
+        return in_one_order(p, v, TERMS, made) if decided else made
     except RefusedError as first:
         try:
             return as_row(p, v, access)
@@ -178,16 +185,11 @@ TERMS, REGISTERS = -1, -2
 """Orders of a sum: term by term, and in registers, as products are; others are the axis whose columns are summed."""
 
 
-def _in_one_order(p: AtomMaker, v: Value, along: int, made: Atom) -> Atom:
-    """The sum; TwoOrdersError where another element of it is made in another order."""
-    if not in_order(p, v, along):
+def in_one_order(p: AtomMaker, v: Value, along: int, made: Atom) -> Atom:
+    """The sum; TwoOrdersError where an element of it was made in another order before."""
+    if p.orders.setdefault(v, along) != along:
         raise TwoOrdersError(v, instead.OUTSIDE)
     return made
-
-
-def in_order(p: AtomMaker, v: Value, along: int) -> bool:
-    """Whether all elements of a sum so far were made in this order; the first one says which it is."""
-    return p.orders.setdefault(v, along) == along
 
 
 def _along(sizes: Sequence[Dim], columns: Sequence[int]) -> list[tuple[int, int]]:

@@ -146,7 +146,7 @@ class Dispatch(LoopCall):
         (source,) = Loop(n).xs
         rows = self.deferred(lambda: self.e.graph(Graph("rows", graph.params[:1], [source]), [x()])[0])
         inner = Dispatch(
-            self.e, plan, schedule=schedule, steps=self.steps, operands=self.operands,
+            self.e, plan, schedule=schedule, joined=self.joined, steps=self.steps, operands=self.operands,
             inputs=self.inputs, operand_types=self.operand_types, sizes=self.sizes,
         )  # fmt: skip
         q = {s: t.q for s, t in schedule.tiles.items()}

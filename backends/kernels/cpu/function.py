@@ -137,10 +137,9 @@ class CpuLoopKernel:
         if args.apart:
             self._columns(c, RowRange(low, high), member)
             return
-        length = args.length if args.count is not None else None
         if args.row_lanes:
             lanes = LaneLoop(t, self.plan, c, args.memories, args.packed, args.init, args.finals, RowRange(low, high))
-            lanes.write(self.steps, length, self._turned(c))
+            lanes.write(self.steps, args.length if args.count is not None else None, self._turned(c))
             return
         team = Team(t, args.counters, group, member, args.members, args.relax)
         found = chains(self.plan, c, args.tiles)

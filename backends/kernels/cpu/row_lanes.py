@@ -82,27 +82,20 @@ class LaneEvaluator(Evaluator):
 
     def load(self, a: Atom, place: ElementPlace, wide: bool) -> TextOperand:
         """A load: of all rows, or one number for them."""
-        assert a.source is not None
-        t, m = self.t, self.memories[a.source]
-        prefix = self.prefix(a.source, False)
-        at = [*prefix, *indices(t, a.access, place, m)]
-        wide = ROW in a.access
-        v = _loaded(t, m, at, len(prefix) + a.access.index(ROW), place) if wide else load_scalar(t, m, at)
-        if a.dtype is not DType.i1:
-            return v
-        kind = t.vector("i8") if wide else "i8"
-        return t.op("arith.cmpi ne, {}, {} : {}", v, t.number(0, DType.i8, wide), kind)
+        return super().load(a, place, ROW in a.access)
 
-    def store(
-        self, v: TextOperand, dtype: DType, dest: MemorySource, access: object, place: ElementPlace, wide: bool
-    ) -> None:
-        """A result of all rows to its memory."""
-        t, m = self.t, self.memories[dest]
-        if dtype is DType.i1:
-            v = t.op("arith.extui {} : {} to {}", v, t.vector("i1"), t.vector("i8"))
-        prefix = self.prefix(dest, True)
-        assert isinstance(access, tuple)
-        _stored(t, v, m, [*prefix, *indices(t, access, place, m)], len(prefix) + access.index(ROW), place)
+    def read(
+        self, m: Memory, at: list[TextOperand], first: int, access: Access, place: ElementPlace, wide: bool
+    ) -> TextOperand:
+        """Of all rows, or one number."""
+        return _loaded(self.t, m, at, first + access.index(ROW), place) if wide else load_scalar(self.t, m, at)
+
+    def write(
+        self, v: TextOperand, m: Memory, at: list[TextOperand], first: int, access: Access, place: ElementPlace,
+        wide: bool,
+    ) -> None:  # fmt: skip
+        """Of all rows."""
+        _stored(self.t, v, m, at, first + access.index(ROW), place)
 
     def reduced(self, a: Atom, place: ElementPlace, known: dict[Atom, TextOperand]) -> TextOperand:
         """A loop over the columns."""

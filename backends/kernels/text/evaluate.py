@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
-from lstm_ir.backends.kernels.body.access import ColumnAxis, LoopAxis, PickedAxis
+from lstm_ir.backends.kernels.body.access import Access, ColumnAxis, LoopAxis, PickedAxis
 from lstm_ir.backends.kernels.body.atoms import Atom, MemorySource
 from lstm_ir.backends.kernels.text import integers
 from lstm_ir.backends.kernels.text.elementwise import Ops
@@ -51,9 +51,8 @@ class Evaluator:
     def load(self, a: Atom, place: ElementPlace, wide: bool) -> TextOperand:
         """A load, as a vector or one element."""
         assert a.source is not None
-        m, wide = self.memories[a.source], wide and self.t.lanes > 0
-        at = [*self.prefix(a.source, False), *indices(self.t, a.access, place, m)]
-        v = load_vector(self.t, m, at, place.mask) if wide else load_scalar(self.t, m, at)
+        m, wide, first = self.memories[a.source], wide and self.t.lanes > 0, self.prefix(a.source, False)
+        v = self.read(m, [*first, *indices(self.t, a.access, place, m)], len(first), a.access, place, wide)
         if a.dtype is not DType.i1:
             return v
         kind = self.t.vector("i8") if wide else "i8"
@@ -69,14 +68,26 @@ class Evaluator:
         self.t.line("memref.prefetch {}[{}], read, locality<3>, data : {}", m.ref, at, m.kind)
 
     def store(
-        self, v: TextOperand, dtype: DType, dest: MemorySource, access: object, place: ElementPlace, wide: bool
+        self, v: TextOperand, dtype: DType, dest: MemorySource, access: Access, place: ElementPlace, wide: bool
     ) -> None:
         """A result element or vector to its memory."""
-        m, wide = self.memories[dest], wide and self.t.lanes > 0
+        m, wide, first = self.memories[dest], wide and self.t.lanes > 0, self.prefix(dest, True)
         if dtype is DType.i1:
             kinds = (self.t.vector("i1"), self.t.vector("i8")) if wide else ("i1", "i8")
             v = self.t.op("arith.extui {} : {} to {}", v, kinds[0], kinds[1])
-        at = [*self.prefix(dest, True), *indices(self.t, access, place, m)]  # type: ignore[arg-type]
+        self.write(v, m, [*first, *indices(self.t, access, place, m)], len(first), access, place, wide)
+
+    def read(
+        self, m: Memory, at: list[TextOperand], first: int, access: Access, place: ElementPlace, wide: bool
+    ) -> TextOperand:
+        """What is stored at `at`, of which the indices of `access` begin with number `first`."""
+        return load_vector(self.t, m, at, place.mask) if wide else load_scalar(self.t, m, at)
+
+    def write(
+        self, v: TextOperand, m: Memory, at: list[TextOperand], first: int, access: Access, place: ElementPlace,
+        wide: bool,
+    ) -> None:  # fmt: skip
+        """What `read` gives."""
         if wide:
             store_vector(self.t, v, m, at, place.mask)
         else:
