@@ -183,11 +183,11 @@ class LaneLoop:
             t.index(0), t.index(loop.length), t.index(1), [totals.get(i, zero) for i in gates], [kind] * len(gates)
         )
         row = replace(place, col=k)
-        x = self._wider(e.widened(loop.row, e.load(loop.row, row, True), row), loop.row.dtype, dtype, True)
+        x = e.ops.convert(e.widened(loop.row, e.load(loop.row, row, True), row), loop.row.dtype, dtype, True)
         sums = dict(zip(gates, inside, strict=True))
         for n, (i, matrix) in enumerate(loop.gates):
             weight = packed.memory.load(t, [place.col, t.add(k, packed.first), t.index(n)])
-            add_products(t, sums, self._wider(weight, matrix.value.dtype, dtype, False), {i: x}, element)
+            add_products(t, sums, e.ops.convert(weight, matrix.value.dtype, dtype, False), {i: x}, element)
         t.close([sums[i] for i in gates], [kind] * len(gates))
         totals.update(zip(gates, out, strict=True))
         if loop.mask is not None:
@@ -195,13 +195,6 @@ class LaneLoop:
             for i in gates:
                 clear = "arith.select {}, {}, {} : {}, {}"
                 totals[i] = t.op(clear, there, totals[i], zero, t.vector("i1"), kind)
-
-    def _wider(self, v: TextOperand, old: DType, new: DType, wide: bool) -> TextOperand:
-        """Elements of two bytes or of int8 as those of the sum."""
-        if old is new:
-            return v
-        a, b = ((self.t.vector(k) if wide else k) for k in (scalar_type(old), scalar_type(new)))
-        return self.t.op("arith.{} {} : {} to {}", "extf" if old.is_float else "sitofp", v, a, b)
 
 
 @dataclass

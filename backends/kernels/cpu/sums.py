@@ -198,7 +198,7 @@ class Sums:
                 k = t.add(begin_k, u * loop.per_word + i)
                 weights = {v: self._weight(w, packed.memory, dtype, i) for v, w in words.items()}
                 for r, row in enumerate(part.rows):
-                    x = self._wider(row_element(self.e, loop.row, row, k), loop.row.dtype, dtype)
+                    x = self.e.ops.convert(row_element(self.e, loop.row, row, k), loop.row.dtype, dtype, False)
                     add_products(t, current, x, _of_row(r, weights), scalar_type(dtype))
         t.close([current[k] for k in keys], kinds)
         sums.update(zip(keys, out, strict=True))
@@ -250,11 +250,6 @@ class Sums:
             return v
         way = "arith.sitofp" if m.element == "i8" else "arith.extf"
         return t.op("{} {} : {} to {}", way, v, t.vector(m.element), wide)
-
-    def _wider(self, x: TextOperand, old: DType, new: DType) -> TextOperand:
-        if old is new:
-            return x
-        return self.t.op("arith.extf {} : {} to {}", x, scalar_type(old), scalar_type(new))
 
 
 def _of_row(r: int, vectors: Mapping[Vector, Name]) -> dict[Sum, Name]:

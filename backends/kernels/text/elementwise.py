@@ -79,14 +79,14 @@ class Ops:
             chosen = self.kind(a.dtype, wide)
             return self.t.op("arith.select {} : {}, {}", args, self.kind(DType.i1, wide), chosen)
         if a.op == "convert":
-            return self._convert(args[0], dtype, a.dtype, wide)
+            return self.convert(args[0], dtype, a.dtype, wide)
         if a.op == "bitcast_convert":
             to = self.kind(a.dtype, wide)
             return args[0] if to == kind else self.t.op("arith.bitcast {} : {} to {}", args[0], kind, to)
         if dtype.is_float and dtype.bits < 32:
             held, kind = self._in_f32(args, dtype, wide)
             out = self._float(a, held, DType.f32, kind, wide)
-            return out if a.dtype is DType.i1 else self._convert(out, DType.f32, dtype, wide)
+            return out if a.dtype is DType.i1 else self.convert(out, DType.f32, dtype, wide)
         if dtype.is_float:
             return self._float(a, args, dtype, kind, wide)
         made = integers.emit(self.t, a.op, args, dtype, kind, wide)
@@ -98,7 +98,7 @@ class Ops:
         """Two-byte floats widened: an op computes in f32, and rounds once."""
         if dtype.bits >= 32:
             return list(args), self.kind(dtype, wide)
-        return [self._convert(x, dtype, DType.f32, wide) for x in args], self.kind(DType.f32, wide)
+        return [self.convert(x, dtype, DType.f32, wide) for x in args], self.kind(DType.f32, wide)
 
     def _float(self, a: Atom, args: Sequence[TextOperand], dtype: DType, kind: str, wide: bool) -> TextOperand:
         t = self.t
@@ -139,9 +139,9 @@ class Ops:
 
     def _wave(self, x: TextOperand, dtype: DType, wide: bool, cosine: bool) -> TextOperand:
         """In f64: IREE's f32 functions err by 1e-5 at 355, and give infinities at 1e15."""
-        inside = self._convert(x, dtype, DType.f64, wide)
+        inside = self.convert(x, dtype, DType.f64, wide)
         out = formulas.wave(KernelCalc(self, DType.f64, wide), inside, cosine, double=True)
-        return self._convert(out, DType.f64, dtype, wide)
+        return self.convert(out, DType.f64, dtype, wide)
 
     def _logistic(self, x: TextOperand, dtype: DType, kind: str, wide: bool) -> TextOperand:
         t = self.t
@@ -164,7 +164,8 @@ class Ops:
         size = t.op("math.absf {} : {}", x, kind)
         return t.op("arith.cmpf olt, {}, {} : {}", size, t.number(math.inf, dtype, wide), kind)
 
-    def _convert(self, x: TextOperand, old: DType, new: DType, wide: bool) -> TextOperand:
+    def convert(self, x: TextOperand, old: DType, new: DType, wide: bool) -> TextOperand:
+        """`x` as another element type."""
         t = self.t
         a, b = self.kind(old, wide), self.kind(new, wide)
         if old is new:
@@ -178,7 +179,7 @@ class Ops:
             if old is DType.f64 and new is DType.f16:
                 x, old = self._odd(x, wide), DType.f32
             else:
-                x, old = self._convert(x, old, DType.f32, wide), DType.f32
+                x, old = self.convert(x, old, DType.f32, wide), DType.f32
             a = self.kind(old, wide)
         if new is DType.bf16 and old is DType.f32:
             return self._to_bf16(x, wide)
