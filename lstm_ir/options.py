@@ -92,5 +92,5 @@ def told(known: Sequence[str]) -> Callable[[Function], Function]:
 
 def device_word(device: str | None) -> None:
     """TargetError for what is no device's word."""
-    if device is not None and not isinstance(device, str):
+    if device is not None and not (isinstance(device, str) and device):
         raise TargetError(f"device is {device!r}; expected a word like 'vulkan:1'")

@@ -24,6 +24,7 @@ The order, and why:
     turn-bodies         when no product is lifted any more: rows and columns where kernels have them
     canonicalize        what hoisting and turning left: unread operands, reshapes, transposes
     join-rows           when nothing changes any more what loops save for each other
+    fuse-epilogues      when no loop is made or left any more: of a loop of one step canonicalize makes its body
     fold-constants, cse literals last, when nothing makes new ones
 
 `precision` changes results by the rounding of weights, so it is in no target's pipeline: option
@@ -39,6 +40,7 @@ from lstm_ir.passes import (
     expand,
     fold_constants,
     fold_embeddings,
+    fuse_epilogues,
     fuse_gates,
     hoist_invariants,
     hoist_projection,
@@ -58,8 +60,8 @@ from lstm_ir.passes.canonical import canonicalize
 from lstm_ir.passes.cell import fuse_cell
 
 MODULES = (
-    canonicalize, chunk_states, cse, decompose, expand, fold_constants, fold_embeddings, fuse_cell, fuse_gates,
-    hoist_invariants, hoist_projection, join_rows, precision, sink_elementwise, split_carries, split_loops,
+    canonicalize, chunk_states, cse, decompose, expand, fold_constants, fold_embeddings, fuse_cell, fuse_epilogues,
+    fuse_gates, hoist_invariants, hoist_projection, join_rows, precision, sink_elementwise, split_carries, split_loops,
     stack_directions, time_major, turn_bodies, unroll_loops, widen_rows,
 )  # fmt: skip
 """Where passes register themselves."""
@@ -68,7 +70,7 @@ CORE = "expand,cse,canonicalize,cse,fuse-cell,canonicalize,cse"
 SCHEDULED = (
     "time-major,cse,stack-directions,canonicalize,cse,decompose,split-carries,unroll-loops,canonicalize,cse,"
     "chunk-states,split-loops,"
-    "fuse-gates,fold-embeddings,hoist-invariants,hoist-projection,sink-elementwise,turn-bodies,canonicalize,join-rows,fold-constants,cse"
+    "fuse-gates,fold-embeddings,hoist-invariants,hoist-projection,sink-elementwise,turn-bodies,canonicalize,join-rows,fuse-epilogues,fold-constants,cse"
 )
 NAMED = {"o0": "expand,decompose", "core": CORE, "default": f"{CORE},{SCHEDULED}"}
 """Pipelines that can be written by name, alone or among passes: `core,decompose`."""

@@ -73,7 +73,7 @@ class ProcessLink:
             ours, theirs = socket.socketpair()
             opened.enter_context(ours)
             with theirs:
-                command = [sys.executable, "-m", "lstm_ir.parallel.worker", str(theirs.fileno())]
+                command = [sys.executable, "-m", "lstm_ir.parallel.worker", str(theirs.fileno()), str(os.getpid())]
                 self._process = subprocess.Popen(
                     command, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, env=_environment()
                 )  # fmt: skip

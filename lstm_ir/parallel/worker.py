@@ -1,15 +1,20 @@
-"""A worker's process: `python -m lstm_ir.parallel.worker SOCKET` answers until the trainer is gone."""
+"""A worker's process: `python -m lstm_ir.parallel.worker SOCKET TRAINER` answers until the trainer is gone."""
 
 from __future__ import annotations
 
+import os
 import signal
 import socket
 import sys
+import threading
+import time
 from typing import Any
 
 from lstm_ir.ir.errors import LstmIrError
 from lstm_ir.parallel.messages import OPEN, packed, receive, send
 from lstm_ir.parallel.replica import Opening, Replica, Reply
+
+_LOOK = 1.0  # seconds between two looks for the trainer
 
 
 def serve(s: socket.socket) -> None:
@@ -38,9 +43,20 @@ def _opened(fields: dict[str, Any]) -> tuple[Replica | None, Reply]:
     return replica, Reply(replica.step, {})
 
 
+def _end_with(trainer: int) -> None:
+    """End this process after the trainer's, wherever it is.
+
+    The socket alone does not tell: a process that the trainer has forked holds its other end open.
+    """
+    while os.getppid() == trainer:
+        time.sleep(_LOOK)
+    os._exit(0)
+
+
 def main() -> None:
-    """Serve the socket whose number is the argument."""
+    """Serve the socket whose number is the first argument, for the process whose number is the second."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the terminal sends it to all; the trainer decides
+    threading.Thread(target=_end_with, args=(int(sys.argv[2]),), daemon=True).start()
     with socket.socket(fileno=int(sys.argv[1])) as s:
         try:
             serve(s)

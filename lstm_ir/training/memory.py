@@ -31,13 +31,13 @@ PROBE = 32  # steps of the segments from which c and s are read
 Build: TypeAlias = "Callable[[Remat], tuple[Graph, Kept]]"
 
 
-def limit_of(memory: Any) -> int:
+def limit_of(op: str, memory: Any) -> int:
     """Bytes of a whole number, or of a text such as "256MiB"."""
     if is_int(memory) and memory > 0:
         return int(memory)
     found = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?) ?([A-Za-z]*)", memory) if isinstance(memory, str) else None
     if found is None or found[2] not in UNITS or not float(found[1]):
-        raise GradientError(f'grad: memory is {memory!r:.80}; expected bytes, or a text such as "256MiB"')
+        raise GradientError(f'{op}: memory is {memory!r:.80}; expected bytes, or a text such as "256MiB"')
     return int(float(found[1]) * UNITS[found[2]])
 
 
@@ -51,33 +51,33 @@ def readable(size: int) -> str:
     return f"{size}B" if unit == "B" else f"{math.ceil(10 * size / UNITS[unit]) / 10:g}{unit}"
 
 
-def within(build: Build, memory: Any, sizes: Mapping[str, int] | None) -> Graph:
+def within(op: str, build: Build, memory: Any, sizes: Mapping[str, int] | None) -> Graph:
     """The gradient that fits, cut no more often than it has to be; GradientError says the least that is possible."""
-    limit, env = limit_of(memory), _sizes(sizes)
+    limit, env = limit_of(op, memory), _sizes(op, sizes)
     tried: list[tuple[int, Remat]] = []
-    for remat in _ways(build, env):
+    for remat in _ways(op, build, env):
         graph, kept = build(remat)
-        tried.append((_bytes(kept.total, env), remat))
+        tried.append((_bytes(op, kept.total, env), remat))
         if tried[-1][0] <= limit:
             return graph
     least, remat = min(tried, key=lambda t: t[0])
     how = "without remat" if remat is None else f"with remat={remat[0] if len(remat) == 1 else remat}"
     raise GradientError(
-        f"grad: memory is {readable(limit)}; the loops save {readable(least)} at least, {how}, "
+        f"{op}: memory is {readable(limit)}; the loops save {readable(least)} at least, {how}, "
         f"and {readable(tried[0][0])} without"
     )
 
 
-def _ways(build: Build, env: Mapping[str, int]) -> Iterator[tuple[int, ...] | None]:
+def _ways(op: str, build: Build, env: Mapping[str, int]) -> Iterator[tuple[int, ...] | None]:
     """None, the best single length, the best two."""
     yield None
     _, kept = build((PROBE,))
-    T = _bytes(lambda e: max((dims.evaluate(d, e) for d in kept.lengths), default=0), env)
+    T = _bytes(op, lambda e: max((dims.evaluate(d, e) for d in kept.lengths), default=0), env)
     short = PROBE
     if T < 2 * PROBE:
         short = max(1, math.isqrt(T))
         _, kept = build((short,))
-    own, inside = (_bytes(part, env) for part in (kept.outside, kept.within))
+    own, inside = (_bytes(op, part, env) for part in (kept.outside, kept.within))
     if T < 2 or not own or not inside:
         return
     c, s = own / (T // short), inside / short
@@ -98,15 +98,15 @@ def _one(T: int, c: float, s: float) -> int:
     return min(near, key=lambda k: c * (T // k) + s * (k + T % k), default=T)
 
 
-def _bytes(count: Callable[[Mapping[str, int]], int], env: Mapping[str, int]) -> int:
+def _bytes(op: str, count: Callable[[Mapping[str, int]], int], env: Mapping[str, int]) -> int:
     try:
         return count(env)
     except (DimError, KeyError) as e:
-        raise GradientError(f"grad: memory needs the sizes of a call: {e}; give them: sizes={{'T': 1000}}") from None
+        raise GradientError(f"{op}: memory needs the sizes of a call: {e}; give them: sizes={{'T': 1000}}") from None
 
 
-def _sizes(sizes: Any) -> dict[str, int]:
+def _sizes(op: str, sizes: Any) -> dict[str, int]:
     given = {} if sizes is None else sizes
     if not isinstance(given, Mapping) or not all(isinstance(n, str) and is_int(v) for n, v in given.items()):
-        raise GradientError(f"grad: sizes is {sizes!r:.80}; expected numbers by name: {{'T': 1000}}")
+        raise GradientError(f"{op}: sizes is {sizes!r:.80}; expected numbers by name: {{'T': 1000}}")
     return {n: int(v) for n, v in given.items()}

@@ -1,6 +1,7 @@
 """What `cpu` means in a package: a module for each level of the architecture, of which the loader takes the best."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -84,6 +85,12 @@ def test_a_device_that_is_none_is_told_what_there_is(package: Path, word: str) -
     assert f"no module for device {word}" in text
     assert "name one of them, or where it runs: cpu, local-task, local-sync" in text
     assert all(level in text for level in ("cpu:x86-64-v2", "cpu:x86-64-v3", "cpu:x86-64-v4"))
+
+
+@pytest.mark.parametrize("word", ["", 0])
+def test_what_is_no_word_of_a_device(package: Path, word: Any) -> None:
+    with pytest.raises(li.TargetError, match=f"^device is {word!r}; expected a word like 'vulkan:1'"):
+        li.load(package, device=word)
 
 
 def test_the_command_line_names_the_module(package: Path, tmp_path: Path) -> None:

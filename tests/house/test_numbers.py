@@ -121,6 +121,7 @@ KINDS: dict[str, dict[str, str]] = {
     "wait": {
         "lstm_ir/fitting/progress.py": "_PAUSE",
         "lstm_ir/parallel/links.py": "_EXIT_SECONDS",
+        "lstm_ir/parallel/worker.py": "_LOOK",
         "lstm_ir/serving/connections.py": "_PERIOD _RATE _LONG _PROBE",
         "lstm_ir/serving/run.py": "_POLL _KEEP_ALIVE _RENEWAL",
         "lstm_ir/serving/scheduler.py": "_TIDY_SECONDS",

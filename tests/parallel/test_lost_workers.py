@@ -350,7 +350,17 @@ def alive(pid: int) -> bool:
         return False
 
 
-@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="the system has no /proc")
+def confirm_ended(workers: list[int]) -> None:
+    end = time.monotonic() + 30
+    while any(map(alive, workers)) and time.monotonic() < end:
+        time.sleep(0.02)
+    assert not any(map(alive, workers))
+
+
+needs_proc = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="the system has no /proc")
+
+
+@needs_proc
 def test_a_trainer_that_is_killed_is_resumed_from_its_checkpoint(package: Path, wanted: Wanted, tmp_path: Path) -> None:
     """Its workers end with it; the next one goes on at the step of the file, and ends with the same bits."""
     script = ROOT / "tests" / "machine" / "trainer_child.py"
@@ -369,12 +379,29 @@ def test_a_trainer_that_is_killed_is_resumed_from_its_checkpoint(package: Path, 
                 break
         child.stdout.close()
         child.wait(60)
-        end = time.monotonic() + 30
-        while any(map(alive, workers)) and time.monotonic() < end:
-            time.sleep(0.02)
-        assert not any(map(alive, workers))
+        confirm_ended(workers)
     assert list(losses) == list(range(STEPS))
     assert [losses[s] for s in range(STEPS)] == [a.tobytes().hex() for a in wanted[0]]
+
+
+@needs_proc
+def test_workers_end_with_a_trainer_that_has_forked(package: Path, tmp_path: Path) -> None:
+    """Their sockets stay open in its copy, as in a data loader's processes."""
+    script = ROOT / "tests" / "machine" / "trainer_child.py"
+    words = [sys.executable, str(script), str(package), str(tmp_path / "c.safetensors"), "1000", "fork"]
+    child = subprocess.Popen(words, stdout=subprocess.PIPE, text=True, env=environment())
+    assert child.stdout is not None
+    copy = int(child.stdout.readline())
+    try:
+        workers = [int(w) for w in child.stdout.readline().split()[1:]]
+        assert len(workers) == 2
+        child.kill()
+        child.wait(60)
+        confirm_ended(workers)
+        assert alive(copy)
+    finally:
+        os.kill(copy, signal.SIGKILL)
+        child.stdout.close()
 
 
 def test_a_worker_takes_no_other_package(package: Path, wanted: Wanted, tmp_path: Path) -> None:

@@ -24,6 +24,7 @@ LINE = "// -----\n"
 # Passes for targets with kernels, or for CPUs, alone, with options for graphs that are small enough to read.
 FOR_KERNELS = {
     "chunk-states": ("chunk-states{kernels=no}", resolve("cpu").info),
+    "fuse-epilogues": ("fuse-epilogues", resolve("cpu").info),
     "join-rows": ("join-rows{max_tensors=3}", resolve("cpu").info),
     "sink-elementwise": ("sink-elementwise", resolve("cpu").info),
     "turn-bodies": ("turn-bodies", resolve("cpu").info),

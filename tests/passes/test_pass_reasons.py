@@ -303,3 +303,17 @@ def test_sunk_gates_are_no_tensors_of_all_steps() -> None:
     assert counted[0] > counted[1]
     line = f"| `sink-elementwise` | a linear cell | elementwise ops before loops | {counted[0]} | {counted[1]} |"
     assert line in (DOCS / "passes.md").read_text()
+
+
+def test_a_dense_layer_is_one_loop() -> None:
+    """Of a CPU's kernel; H is too small a matrix for one."""
+    w, b = weight("w", 4 * H, 2 * H), li.weight("b", np.ones(4 * H, np.float32))
+    x = li.input("x", ("T", "B", 2 * H))
+    graph, cpu = li.Graph("dense", [x], {"y": li.tanh(li.dense(x, w, b))}), resolve("cpu").info
+    counted = [
+        sum(Trait.elementwise in n.op.traits for n in pipeline(without).run(graph, cpu).graph.nodes)
+        for without in ("fuse-epilogues", None)
+    ]
+    assert counted[0] > counted[1]
+    line = f"| `fuse-epilogues` | a dense layer | elementwise ops outside of loops | {counted[0]} | {counted[1]} |"
+    assert line in (DOCS / "passes.md").read_text()

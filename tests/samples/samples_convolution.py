@@ -292,7 +292,7 @@ bad_of("convolution", (lambda: li.conv1d(_in(2, 4, 2), _in(6, 4, 3)), "a window 
 bad_of("convolution", (lambda: li.conv1d(_in(2, 4, 9), _in(5, 2, 3), groups=2), "5 kernels do not divide into 2"))
 bad_of("convolution", (lambda: li.conv1d(_in(2, 4, 9), _in(6, 4, 3), stride=0), "are 1 or more"))
 bad_of("convolution", (lambda: li.conv1d(_in(2, 4, 9), _in(6, 4, "K")), "the kernel size is K"))
-bad_of("convolution", (lambda: li.conv2d(_in(2, 4, 9), _in(6, 4, 3)), "takes lhs and rhs of rank 4"))
+bad_of("convolution", (lambda: li.conv2d(_in(2, 4, 9), _in(6, 4, 3)), "takes x and w of rank 4"))
 bad_of("convolution", (lambda: li.conv2d(_in(2, 4, 9, 9), _in(6, 4, 3, 3), (1, 1, 1)), "a whole number or 2 of them"))
 bad_of("convolution", (lambda: li.conv2d(_in(2, 4, 9, 9), _in(6, 4, 3, 3), padding=((1, 1),)), "for each of 2 axes"))
 bad_of("convolution_transpose", (lambda: li.conv_transpose1d(_in(2, 4, 9), _in(3, 4, 3)), "4 channels, but 3 kernels"))

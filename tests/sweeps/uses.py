@@ -380,7 +380,7 @@ def _count(i: Inputs, v: li.Value) -> li.Value:
     return ys
 
 
-@use("convolution", "lhs", columns=2)
+@use("convolution", "x", columns=2)
 def _convolved(i: Inputs, v: li.Value) -> li.Value:
     return li.conv1d(li.expand_dims(v, 0), i.new(v.dtype, (2, v.shape[0], 3)), padding=1)
 
@@ -390,7 +390,7 @@ def _kernel(i: Inputs, v: li.Value) -> li.Value:
     return li.conv1d(i.new(v.dtype, (2, v.shape[1], 4)), li.expand_dims(v, 2))
 
 
-@use("convolution_transpose", "lhs", columns=1)
+@use("convolution_transpose", "x", columns=1)
 def _transposed(i: Inputs, v: li.Value) -> li.Value:
     return li.conv_transpose1d(li.expand_dims(v, 0), i.new(v.dtype, (v.shape[0], 2, 3)), stride=2)
 

@@ -83,7 +83,7 @@ def test_one_value_under_two_names() -> None:
 @pytest.mark.parametrize(
     ("call", "problem"),
     [
-        (lambda g: grad(g, "los", "x"), "has no output 'los'; did you mean loss"),
+        (lambda g: grad(g, "los", "x"), "^grad: graph @net has no output 'los'; did you mean loss"),
         (lambda g: grad(g, "loss", "y"), "has no input or weight 'y'"),
         (lambda g: grad(g, "loss", "dense/v"), "did you mean dense/w"),
         (lambda g: grad(g, "logits", "x"), r"'logits' is f64\[B,3\], not a scalar"),
@@ -93,11 +93,13 @@ def test_one_value_under_two_names() -> None:
         (lambda g: grad(g, "loss", "unused"), "missing='zeros' gives zeros"),
         (lambda g: grad(g, "loss", "x", missing="nothing"), "missing is 'nothing'; it is 'error' or 'zeros'"),
         (lambda g: grad(g, "loss", "n", missing="zeros"), r"'n' is i32\[B\]; only floats"),
-        (lambda g: vjp(g, "logits", "x", missing="no"), "missing is 'no'; it is 'error' or 'zeros'"),
+        (lambda g: vjp(g, "logits", "x", missing="no"), "^vjp: missing is 'no'; it is 'error' or 'zeros'"),
         (lambda g: grad(g, "loss", []), "is empty"),
         (lambda g: grad(g, "loss", ["x", "x"]), "names something twice"),
-        (lambda g: grad(g, "loss", "x", remat=0), "remat is 0"),
-        (lambda g: vjp(g, ["loss", "top"], "x"), "only floats have a gradient"),
+        (lambda g: grad(g, "loss", "x", remat=0), "^grad: remat is 0"),
+        (lambda g: vjp(g, "logits", "x", memory="?"), "^vjp: memory is '[?]'; expected bytes"),
+        (lambda g: vjp(g, "logits", "x", sizes={"B": 2}), "^vjp: sizes are those at which memory is counted"),
+        (lambda g: vjp(g, ["loss", "top"], "x"), "^vjp: the output 'top' is i32.*only floats have a gradient"),
     ],
 )
 def test_what_cannot_be_asked_is_refused(call: Any, problem: str) -> None:

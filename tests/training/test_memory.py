@@ -128,7 +128,7 @@ def test_what_is_refused(options: dict[str, Any], problem: str) -> None:
 
 def test_texts_of_sizes() -> None:
     for text, size in (("256MiB", 2**28), ("1.5 kB", 1500), ("7", 7), ("2GB", 2 * 10**9), ("3KiB", 3072)):
-        assert limit_of(text) == size
+        assert limit_of("grad", text) == size
     for size, text in ((900, "900B"), (2048, "2KiB"), (2049, "2.1KiB"), (2**20 * 3 // 2, "1.5MiB"), (2**31, "2GiB")):
         assert readable(size) == text
 

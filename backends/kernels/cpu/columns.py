@@ -29,8 +29,8 @@ def apart(plan: LoopPlan) -> bool:
     """Whether every column of every component keeps to itself, and a step's rows are few enough to go by columns."""
     if plan.temps or not plan.carries or plan.loop.length == 1 or plan.one_chunk or not isinstance(plan.rows, int):
         return False
-    tensors = (*plan.carries, *plan.scanned, *plan.stacked)
-    if any(not v.type.is_static or _bytes(v) > COLUMN_BYTES for v in tensors):
+    tensors = (*plan.scanned, *plan.stacked)
+    if not all(v.type.is_static for v in (*plan.carries, *tensors)) or sum(map(_bytes, tensors)) > COLUMN_BYTES:
         return False
     return all(_keeps_to_itself(c) for c in plan.components)
 

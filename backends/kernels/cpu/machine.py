@@ -107,10 +107,11 @@ SHARES = 4  # workgroups per worker of a kernel whose parts wait for nothing. Re
 
 # -- loops by columns
 
-# Bytes of a step's row of a tensor up to which columns are outermost. Measured roughly, two cores of a busy
-# machine: 1.00 to 1.06 times as fast up to 4 KB, 1.4 where a second worker shares the columns of one row; 0.75 to 0.9
-# with WKV at 8 KB, where each step is another page.
-COLUMN_BYTES = 4096
+# Bytes of a step's rows of all tensors up to which columns are outermost: each step is other pages of each. Measured,
+# two cores with AVX-512, nine linear and spiking cells, time without by with: one row of 128 columns 1.02 to 1.33 in
+# inference, 0.99 to 1.27 in training steps; two rows 0.94 to 1.28; eight rows, up to 24 KiB, 0.94 to 1.20; 32 KiB 0.91
+# to 1.06, 48 KiB 0.82.
+COLUMN_BYTES = 24 << 10
 COLUMN_STEPS = 64  # steps of a block of columns at a time. Reasoned: so many pages of each tensor
 COLUMN_VECTORS = (4, 2, 1)  # of a block, the first that fits; figure not kept
 COLUMN_OPS = 16  # of a block in a step, for more than one vector; figure not kept

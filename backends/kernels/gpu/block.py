@@ -97,16 +97,13 @@ class GpuBlock:
         for u in range(unroll):
             k = t.add(at, u)
             row_of_k = t.add(at, packed.first + u)
-            weights = [
-                self._wider(
-                    load_scalar(t, packed.memory, [block, row_of_k, t.add(lane, i * LANES)]),
-                    packed.memory.element, kind,
-                )
-                for i in range(len(loop.gates))
-            ]  # fmt: skip
+            weights = []
+            for i, (_, matrix) in enumerate(loop.gates):
+                w = load_scalar(t, packed.memory, [block, row_of_k, t.add(lane, i * LANES)])
+                weights.append(self.e.ops.convert(w, matrix.value.dtype, dtype, False))
             for r in range(rows.slots):
                 x = self.e.load(loop.row, ElementPlace(rows.safe[r], k, None, t.index(r)), False)
-                x = self._wider(x, scalar_type(loop.row.dtype), kind)
+                x = self.e.ops.convert(x, loop.row.dtype, dtype, False)
                 for (g, _), w in zip(loop.gates, weights, strict=True):
                     current[r, g] = t.op("math.fma {}, {}, {} : {}", x, w, current[r, g], kind)
         t.close([current[k] for k in keys], [kind] * len(keys))
@@ -118,9 +115,6 @@ class GpuBlock:
             there = self.e.value(loop.mask, place, False, None, {})
             for key in (k for k in keys if k[0] == r):
                 acc[key] = t.op("arith.select {}, {}, {} : i1, {}", there, acc[key], zero, kind)
-
-    def _wider(self, v: TextOperand, old: str, new: str) -> TextOperand:
-        return v if old == new else self.t.op("arith.extf {} : {} to {}", v, old, new)
 
     # -- reductions
 

@@ -48,33 +48,33 @@ Array = np.ndarray[Any, Any]
 Ints = tuple[int, ...]
 
 
-def need_operands(lhs: TensorType, rhs: TensorType, layout: str, groups: int, attrs: Mapping[str, Any]) -> Axes:
+def need_operands(x: TensorType, w: TensorType, layout: str, groups: int, attrs: Mapping[str, Any]) -> Axes:
     """Inside a type rule: what both kinds of convolution ask of their operands."""
-    need(lhs.dtype is rhs.dtype, f"lhs is {lhs.dtype}, rhs {rhs.dtype}; convert one of them")
-    need(lhs.dtype is not DType.i1, "takes numbers, got i1")
+    need(x.dtype is w.dtype, f"x is {x.dtype}, w {w.dtype}; convert one of them")
+    need(x.dtype is not DType.i1, "takes numbers, got i1")
     rank = len(attrs["strides"])
-    need(lhs.rank == rhs.rank == rank + 2, f"takes lhs and rhs of rank {rank + 2}: {layout}")
+    need(x.rank == w.rank == rank + 2, f"takes x and w of rank {rank + 2}: {layout}")
     need(groups >= 1, f"groups are {groups}, not 1 or more")
-    outputs = rhs.shape[0]
+    outputs = w.shape[0]
     fits = groups == 1 or (isinstance(outputs, int) and outputs % groups == 0)
     need(fits, f"{outputs} kernels do not divide into {groups} groups")
-    return need_axes("the kernel size", rhs.shape[2:], attrs)
+    return need_axes("the kernel size", w.shape[2:], attrs)
 
 
-def _types(lhs: TensorType, rhs: TensorType, *, groups: int, **attrs: Ints) -> TensorType:
-    axes = need_operands(lhs, rhs, "[N, C, ..] and [O, C/groups, ..]", groups, attrs)
-    (batch, channels, *sizes), (outputs, per_group) = lhs.shape, rhs.shape[:2]
+def _types(x: TensorType, w: TensorType, *, groups: int, **attrs: Ints) -> TensorType:
+    axes = need_operands(x, w, "[N, C, ..] and [O, C/groups, ..]", groups, attrs)
+    (batch, channels, *sizes), (outputs, per_group) = x.shape, w.shape[:2]
     said = f"x has {channels} channels, w takes {dims.mul(per_group, groups)}"
     of = "" if groups == 1 else f", {groups} groups of {per_group}"
-    need_equal(channels, dims.mul(per_group, groups), f"{said}{of}{channels_last(lhs, rhs, groups)}")
-    return TensorType((batch, outputs, *need_steps(axes, tuple(sizes))), lhs.dtype)
+    need_equal(channels, dims.mul(per_group, groups), f"{said}{of}{channels_last(x, w, groups)}")
+    return TensorType((batch, outputs, *need_steps(axes, tuple(sizes))), x.dtype)
 
 
-def channels_last(lhs: TensorType, rhs: TensorType, groups: int) -> str:
+def channels_last(x: TensorType, w: TensorType, groups: int) -> str:
     """What to write where the last axis of x has the channels that the kernel takes."""
-    if lhs.shape[-1] != dims.mul(rhs.shape[1], groups):
+    if x.shape[-1] != dims.mul(w.shape[1], groups):
         return ""
-    order = (0, lhs.rank - 1, *range(1, lhs.rank - 1))
+    order = (0, x.rank - 1, *range(1, x.rank - 1))
     return f": x is [N, C, ..]. Channels last? Give li.transpose(x, {order})"
 
 
@@ -111,14 +111,14 @@ def grouped(x: Value, groups: int, sizes: Shape) -> Value:
     return reshape(x, (x.shape[0], groups, dims.floordiv(x.shape[1], groups), *sizes))
 
 
-def _expand(lhs: Value, rhs: Value, *, groups: int, **attrs: Ints) -> Value:
-    axes, sizes = axes_of(rhs.shape[2:], attrs), lhs.shape[2:]
+def _expand(x: Value, w: Value, *, groups: int, **attrs: Ints) -> Value:
+    axes, sizes = axes_of(w.shape[2:], attrs), x.shape[2:]
     steps, taps = steps_of(axes, sizes), taps_of(axes)
-    x = grouped(in_compute_dtype(lhs), groups, plane_sizes(sizes))
-    outputs, per_group = rhs.shape[:2]
-    kernel = reshape(in_compute_dtype(rhs), (groups, dims.floordiv(outputs, groups), per_group, len(taps)))
-    y = stencil(x, kernel, taps, *plane_sizes(steps))
-    return convert(reshape(y, (lhs.shape[0], outputs, *steps)), lhs.dtype)
+    rows = grouped(in_compute_dtype(x), groups, plane_sizes(sizes))
+    outputs, per_group = w.shape[:2]
+    kernel = reshape(in_compute_dtype(w), (groups, dims.floordiv(outputs, groups), per_group, len(taps)))
+    y = stencil(rows, kernel, taps, *plane_sizes(steps))
+    return convert(reshape(y, (x.shape[0], outputs, *steps)), x.dtype)
 
 
 def _vjp(node: Node, cts: Cts) -> Cts:
@@ -136,7 +136,7 @@ def kernel_gradient(x: Value, y: Value, w: Value, attrs: Mapping[str, Any]) -> V
 
 
 CONVOLUTION = define(
-    "convolution", "lhs rhs", attrs={**ATTRS, **DILATIONS, "groups": Attr("int", 1)},
+    "convolution", "x w", attrs={**ATTRS, **DILATIONS, "groups": Attr("int", 1)},
     types=_types, numpy=_numpy, vjp=_vjp, expand=_expand, level=Level.core, traits=(Trait.batched,),
 )  # fmt: skip
 

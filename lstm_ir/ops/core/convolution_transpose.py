@@ -44,14 +44,14 @@ Array = np.ndarray[Any, Any]
 Ints = tuple[int, ...]
 
 
-def _types(lhs: TensorType, rhs: TensorType, *, groups: int, sizes: Shape, **attrs: Ints) -> TensorType:
-    axes = need_operands(lhs, rhs, "[N, C, ..] and [C, O/groups, ..]", groups, attrs)
-    (batch, channels, *steps), (inputs, per_group) = lhs.shape, rhs.shape[:2]
+def _types(x: TensorType, w: TensorType, *, groups: int, sizes: Shape, **attrs: Ints) -> TensorType:
+    axes = need_operands(x, w, "[N, C, ..] and [C, O/groups, ..]", groups, attrs)
+    (batch, channels, *steps), (inputs, per_group) = x.shape, w.shape[:2]
     need_equal(channels, inputs, f"{channels} channels, but {inputs} kernels")
     need(len(sizes) == len(axes), f"{len(sizes)} sizes for {len(axes)} axes")
     for has, fit, size in zip(steps, need_steps(axes, sizes), sizes, strict=True):
         need_equal(has, fit, f"{has} places, but {fit} windows fit a result of {size}")
-    return TensorType((batch, dims.mul(per_group, groups), *sizes), lhs.dtype)
+    return TensorType((batch, dims.mul(per_group, groups), *sizes), x.dtype)
 
 
 def _numpy(x: Array, w: Array, *, groups: int, sizes: Ints, **attrs: Ints) -> Array:
@@ -69,12 +69,12 @@ def _numpy(x: Array, w: Array, *, groups: int, sizes: Ints, **attrs: Ints) -> Ar
     return cut(out, tuple(-n for n in low), tuple(-n for n in high)).astype(x.dtype)
 
 
-def _expand(lhs: Value, rhs: Value, *, groups: int, sizes: Shape, **attrs: Ints) -> Value:
-    taps, (inputs, per_group) = taps_of(axes_of(rhs.shape[2:], attrs)), rhs.shape[:2]
-    apart = reshape(in_compute_dtype(rhs), (groups, dims.floordiv(inputs, groups), per_group, len(taps)))
-    rows = grouped(in_compute_dtype(lhs), groups, plane_sizes(lhs.shape[2:]))
+def _expand(x: Value, w: Value, *, groups: int, sizes: Shape, **attrs: Ints) -> Value:
+    taps, (inputs, per_group) = taps_of(axes_of(w.shape[2:], attrs)), w.shape[:2]
+    apart = reshape(in_compute_dtype(w), (groups, dims.floordiv(inputs, groups), per_group, len(taps)))
+    rows = grouped(in_compute_dtype(x), groups, plane_sizes(x.shape[2:]))
     y = by_lhs(rows, apart, taps, *plane_sizes(sizes))
-    return convert(reshape(y, (lhs.shape[0], dims.mul(per_group, groups), *sizes)), lhs.dtype)
+    return convert(reshape(y, (x.shape[0], dims.mul(per_group, groups), *sizes)), x.dtype)
 
 
 def _vjp(node: Node, cts: Cts) -> Cts:
@@ -85,7 +85,7 @@ def _vjp(node: Node, cts: Cts) -> Cts:
 
 
 CONVOLUTION_TRANSPOSE = define(
-    "convolution_transpose", "lhs rhs",
+    "convolution_transpose", "x w",
     attrs={"sizes": Attr("dims"), **ATTRS, **DILATIONS, "groups": Attr("int", 1)},
     types=_types, numpy=_numpy, vjp=_vjp, expand=_expand, level=Level.core, traits=(Trait.batched,),
 )  # fmt: skip

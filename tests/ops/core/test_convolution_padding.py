@@ -84,7 +84,7 @@ REFUSED: dict[str, Callable[[], object]] = {
     "padding is 'causal'; expected valid or same": lambda: li.conv2d(X[None], W[None], padding="causal"),
     "strides and dilations are 1 or more": lambda: li.conv1d(X, W, 0, "same"),
     "the kernel size is K": lambda: li.conv1d(X, li.input("w", (4, 3, "K")), padding="same"),
-    "takes lhs and rhs of rank 3": lambda: li.conv1d(X[0], W, padding="same"),
+    "takes x and w of rank 3": lambda: li.conv1d(X[0], W, padding="same"),
     "padding is 'same'; expected a number or a pair; conv1d and conv2d take words": (
         lambda: any_.max_pool1d(X, 2, padding="same")
     ),
