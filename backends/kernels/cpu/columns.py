@@ -7,30 +7,26 @@ time: a block of columns touches as many pages of every tensor, which the next b
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from lstm_ir.backends.kernels.body.access import Access
 from lstm_ir.backends.kernels.body.atoms import Atom, MemorySource
 from lstm_ir.backends.kernels.body.plan import Component, LoopPlan, Root, Sweep, walk
-from lstm_ir.backends.kernels.cpu.machine import COLUMN_BYTES, COLUMN_OPS, COLUMN_STEPS, COLUMN_VECTORS
+from lstm_ir.backends.kernels.cpu.machine import COLUMN_OPS, COLUMN_STEPS, COLUMN_TENSORS, COLUMN_VECTORS
 from lstm_ir.backends.kernels.text.evaluate import Evaluator
 from lstm_ir.backends.kernels.text.memory import ElementPlace, Memory
 from lstm_ir.backends.kernels.text.statements import TextOperand
 from lstm_ir.backends.kernels.text.steps import TimeStep
 from lstm_ir.backends.kernels.text.text import Text, scalar_type
-from lstm_ir.ir.graph import Value
 
+_OF_STEPS = ("scan", "projection", "stack")
 _TOGETHER = ("dot", "reduce", "fold", "over_rows", "pick")
 
 
 def apart(plan: LoopPlan) -> bool:
-    """Whether every column of every component keeps to itself, and a step's rows are few enough to go by columns."""
-    if plan.temps or not plan.carries or plan.loop.length == 1 or plan.one_chunk or not isinstance(plan.rows, int):
-        return False
-    tensors = (*plan.scanned, *plan.stacked)
-    if not all(v.type.is_static for v in (*plan.carries, *tensors)) or sum(map(_bytes, tensors)) > COLUMN_BYTES:
+    """Whether every column of every component keeps to itself, and few enough tensors have a row for each step."""
+    if plan.temps or not plan.carries or plan.loop.length == 1 or plan.one_chunk:
         return False
     return all(_keeps_to_itself(c) for c in plan.components)
 
@@ -43,12 +39,11 @@ def _keeps_to_itself(c: Component) -> bool:
     atoms = list(dict.fromkeys(a for r in roots for a in walk(r.atom)))
     if any(a.op in _TOGETHER or a.loops for a in atoms) or any(r.loops for r in roots):
         return False
+    read = [a for a in atoms if a.source is not None and a.source.kind in _OF_STEPS]
+    scanned = {(a.source, a.access if a.cols else ()) for a in read}  # numbers of a row lie side by side
+    if len(scanned) + sum(r.dest.kind in _OF_STEPS for r in roots) > COLUMN_TENSORS:
+        return False
     return all((a.source, a.access) in places for a in atoms if _is_carry(a))
-
-
-def _bytes(v: Value) -> int:
-    """Of one step."""
-    return math.prod(int(d) for d in v.shape) * v.dtype.bytes
 
 
 def _is_carry(a: Atom) -> bool:

@@ -107,11 +107,11 @@ SHARES = 4  # workgroups per worker of a kernel whose parts wait for nothing. Re
 
 # -- loops by columns
 
-# Bytes of a step's rows of all tensors up to which columns are outermost: each step is other pages of each. Measured,
-# two cores with AVX-512, nine linear and spiking cells, time without by with: one row of 128 columns 1.02 to 1.33 in
-# inference, 0.99 to 1.27 in training steps; two rows 0.94 to 1.28; eight rows, up to 24 KiB, 0.94 to 1.20; 32 KiB 0.91
-# to 1.06, 48 KiB 0.82.
-COLUMN_BYTES = 24 << 10
+# Tensors with a row for each step up to which columns are outermost: each step is other pages of each. Measured, two
+# cores with AVX-512, time without by with, ten linear and spiking cells, up to 8 tensors: 0.97 to 1.33 with one row of
+# 128 columns, 0.91 to 1.28 with eight, 0.96 to 1.13 with 32 of 256; a selective scan of 16 numbers for each column 1.4
+# to 1.5, WKV 1.1 to 2.5. 12 tensors 0.82 to 0.94, and 1.04 to 1.21 with one row; 19 tensors 0.91 to 1.09.
+COLUMN_TENSORS = 8
 COLUMN_STEPS = 64  # steps of a block of columns at a time. Reasoned: so many pages of each tensor
 COLUMN_VECTORS = (4, 2, 1)  # of a block, the first that fits; figure not kept
 COLUMN_OPS = 16  # of a block in a step, for more than one vector; figure not kept

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -19,10 +20,10 @@ def by_columns(graph: li.Graph, target: str = "cpu") -> list[bool]:
     return [n.endswith(", by columns") for n in found if n.startswith("scan at")]
 
 
-def arrays(graph: li.Graph, T: int, rng: np.random.Generator) -> dict[str, Any]:
+def arrays(graph: li.Graph, T: int, rng: np.random.Generator, B: int = 5) -> dict[str, Any]:
     out: dict[str, Any] = {}
     for name, p in zip(graph.input_names, graph.params, strict=True):
-        shape = tuple(d if isinstance(d, int) else T for d in p.shape)
+        shape = tuple(d if isinstance(d, int) else {"T": T, "B": B}[str(d)] for d in p.shape)
         if name == "count":
             out[name] = np.int32(rng.integers(0, T + 1))
         else:
@@ -30,17 +31,21 @@ def arrays(graph: li.Graph, T: int, rng: np.random.Generator) -> dict[str, Any]:
     return out
 
 
-def check(graph: li.Graph, seed: int, steps: tuple[int, ...] = (11,), **options: Any) -> None:
+def check(
+    graph: li.Graph, seed: int, steps: tuple[int, ...] = (11,), rows: tuple[int, ...] = (5,), **options: Any
+) -> None:
     """Compiled, beside the interpreter."""
     rng = np.random.default_rng(seed)
     with li.compile(graph, options=options) as exe:
-        for T in steps:
-            given = arrays(graph, T, rng)
+        for T, B in itertools.product(steps, rows):
+            given = arrays(graph, T, rng, B)
             want, got = li.interpret(graph, given), exe(given)
             for n, w in want.items():
                 assert got[n].shape == w.shape
                 bound = 1e-12 if w.dtype == np.float64 else 3e-5
-                np.testing.assert_allclose(got[n], w, rtol=bound, atol=bound, err_msg=f"{n} of T={T}, seed {seed}")
+                np.testing.assert_allclose(
+                    got[n], w, rtol=bound, atol=bound, err_msg=f"{n} of T={T}, B={B}, seed {seed}"
+                )
 
 
 def wkv(c: Any, x: Any) -> Any:
@@ -82,7 +87,7 @@ CELLS: dict[str, tuple[Callable[..., Any], int]] = {
 
 
 def graph(
-    name: str, T: Any, B: int, H: int, dtype: str = "f32", *, reverse: Any = False, counted: bool = False,
+    name: str, T: Any, B: Any, H: int, dtype: str = "f32", *, reverse: Any = False, counted: bool = False,
     start: bool = False,
 ) -> li.Graph:  # fmt: skip
     f, n = CELLS[name]
@@ -101,6 +106,14 @@ def graph(
     found = li.scan(f, tuple(carries) if n > 1 else carries[0], tuple(xs), reverse=reverse, **more)
     outs = [li.convert(v, dtype) if v.dtype is li.DType.i1 else v for v in flatten(found)]
     return li.Graph(name, given, outs)
+
+
+@pytest.mark.parametrize("name", CELLS)
+def test_named_rows(name: str, seed: int) -> None:
+    """One, more than workers, none."""
+    g = graph(name, "T", "B", 35, start=True)
+    assert by_columns(g) == [True]
+    check(g, seed, steps=(1, 9), rows=(1, 6, 0))
 
 
 @pytest.mark.parametrize("name", CELLS)
@@ -200,7 +213,7 @@ def test_what_does_not_keep_to_its_columns() -> None:
     for cell in cells:
         last, _ = li.scan(cell, li.zeros((2, 20)), x)
         assert by_columns(li.Graph("g", [x], {"y": last})) == [False]
-    assert by_columns(graph("min_gru", 9, 2, 2000)) == [False]  # a step is more than a page
-    rows = li.input("rows", (9, "B", 20))
-    last, _ = li.scan(lambda h, r: (0.5 * h + r, None), li.zeros(("B", 20)), rows)
-    assert by_columns(li.Graph("g", [rows], {"y": last})) == [False]
+    many = [li.input(f"x{k}", (9, 2, 20)) for k in range(9)]  # each step is another page of each
+    for count, so in ((7, True), (9, False)):
+        _, y = li.scan(lambda h, r: ((n := 0.5 * h + sum(r, h)), n), li.zeros((2, 20)), tuple(many[:count]))
+        assert by_columns(li.Graph("g", many, {"y": y})) == [so]
