@@ -19,6 +19,7 @@ from lstm_ir.backends.kernels.text.memory import ElementPlace, Memory
 from lstm_ir.backends.kernels.text.statements import TextOperand
 from lstm_ir.backends.kernels.text.steps import TimeStep
 from lstm_ir.backends.kernels.text.text import Text, scalar_type
+from lstm_ir.backends.memory import LINE
 
 _OF_STEPS = ("scan", "projection", "stack")
 _TOGETHER = ("dot", "reduce", "fold", "over_rows", "pick")
@@ -51,10 +52,12 @@ def _is_carry(a: Atom) -> bool:
 
 
 def vectors(sweep: Sweep, lanes: int) -> int:
-    """Vectors of a block: several where a step has little to do, so that they do not wait for one another."""
+    """Vectors of a block: a line of the cache at least, and several where a step has little to do, so that they do not
+    wait for one another."""
     ops = len({a for r in sweep.roots for a in walk(r.atom) if a.args})
     blocks = -(-sweep.width // lanes)
-    return next(q for q in COLUMN_VECTORS if q == 1 or (q * ops <= COLUMN_OPS and q <= blocks))
+    line = LINE // (lanes * max(r.atom.dtype.bytes for r in sweep.roots))
+    return next(q for q in COLUMN_VECTORS if q == 1 or (q <= blocks and (q <= line or q * ops <= COLUMN_OPS)))
 
 
 @dataclass
