@@ -99,8 +99,8 @@ class GpuBlock:
             row_of_k = t.add(at, packed.first + u)
             weights = []
             for i, (_, matrix) in enumerate(loop.gates):
-                w = load_scalar(t, packed.memory, [block, row_of_k, t.add(lane, i * LANES)])
-                weights.append(self.e.ops.convert(w, matrix.value.dtype, dtype, False))
+                kept = load_scalar(t, packed.memory, [block, row_of_k, t.add(lane, i * LANES)])
+                weights.append(self.e.ops.convert(kept, matrix.value.dtype, dtype, False))
             for r in range(rows.slots):
                 x = self.e.load(loop.row, ElementPlace(rows.safe[r], k, None, t.index(r)), False)
                 x = self.e.ops.convert(x, loop.row.dtype, dtype, False)
