@@ -10,6 +10,7 @@ to 2000 units take 0.91 to 1.0 of the time (docs/performance.md).
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -40,13 +41,13 @@ class FuseEpilogues(KernelPass):
         """The graph with such products as loops of one step; only a CPU's kernels gain by it."""
         if not self.for_kernels(target) or (target is not None and target.kind != "cpu"):
             return graph
-        called = reached(graph.nodes, graph.params)
+        called, order = reached(graph.nodes, graph.params), {n: k for k, n in enumerate(graph.nodes)}
         new: dict[Value, Value] = {}
         taken = set[Node]()
         for n in graph.nodes:
             if n in taken or not _of_many_rows(n) or n.inputs[0] not in called:
                 continue
-            fused = _Fused(graph, n, taken)
+            fused = _Fused(graph, order, n, taken)
             if not fused.chain:
                 continue
             with at(n.loc.through(self.name)):
@@ -87,6 +88,7 @@ class _Fused:
     """One product and what follows it, as a loop; nodes of other such loops are `taken`."""
 
     graph: Graph
+    order: Mapping[Node, int]
     product: Node
     taken: set[Node]
     consts: dict[Value, Value] = field(default_factory=dict)  # outside -> inside
@@ -102,12 +104,13 @@ class _Fused:
     def _chain(self) -> list[Node]:
         """Nodes behind the product, up to one that is all that others read of them."""
         found, ends = [self.product], 0
-        for n in self.graph.nodes:
-            before = [v for v in n.inputs if v.node in self.nodes]
-            if not before or n is self.product:
-                continue
-            alike = n.op.name == "reshape" and n.types[0].shape[-1:] == before[0].shape[-1:]
-            if n in self.taken or len(found) > EPILOGUE_OPS or not (alike or _of_elements(n)):
+        while len(found) <= EPILOGUE_OPS:
+            readers = {u for m in found for u in self.graph.users.get(m.values[0], ()) if u not in self.nodes}
+            if not readers:
+                break
+            n = min(readers, key=self.order.__getitem__)
+            alike = n.op.name == "reshape" and n.types[0].shape[-1:] == n.inputs[0].shape[-1:]
+            if n in self.taken or not (alike or _of_elements(n)):
                 break  # it reads one that stays
             found.append(n)
             self.nodes.add(n)

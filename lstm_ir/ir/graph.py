@@ -406,9 +406,12 @@ def _unique(names: Iterable[str], what: str, where: str) -> None:
         seen.add(name)
 
 
-def topological(roots: Iterable[Node]) -> Iterator[Node]:
-    """The roots and all they read, each after its inputs; iterative, so depth has no limit."""
-    done: set[Node] = set()
+def topological(roots: Iterable[Node], done: set[Node] | None = None) -> Iterator[Node]:
+    """The roots and all they read, each after its inputs; iterative, so depth has no limit.
+
+    done: nodes that were met before with all that they read; those that are given now are added.
+    """
+    done = set() if done is None else done
     for root in roots:
         stack: list[tuple[Node, int]] = [(root, 0)]
         while stack:
@@ -467,21 +470,19 @@ def substitute(graph: Graph, new: Mapping[Value, Value]) -> Graph:
     env: dict[Value, Value] = {}
 
     def rebuilt(root: Value) -> Value:
-        for n in topological([root.node]):
-            if n.values and n.values[0] not in seen:
-                for o, v in zip(n.values, _over(n).values, strict=True):
-                    env[o] = v
-                seen.update(n.values)
+        for n in topological([root.node], seen):
+            for o, v in zip(n.values, _over(n).values, strict=True):
+                env[o] = v
         return env[root]
 
     def _over(n: Node) -> Node:
         return n.with_args(tuple(map_arg(a, env) for a in n.args))
 
-    seen: set[Value] = set()
+    seen: set[Node] = set()
     for old in graph.nodes:
         for o, v in zip(old.values, _over(old).values, strict=True):
             env[o] = v
-        seen.update(old.values)
+        seen.add(old)
         for o in old.values:
             if o in new:
                 if new[o].type != o.type:
