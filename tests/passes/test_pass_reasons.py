@@ -205,7 +205,7 @@ def dispatches_in_loops(graph: li.Graph) -> int:
 
 
 REASONS = [
-    Reason("canonicalize", saved_for_nothing, dispatches_in_loops, 5, 2, "dispatches in loops"),
+    Reason("canonicalize", saved_for_nothing, dispatches_in_loops, 8, 2, "dispatches in loops"),
     Reason("cse", written_twice, named("scan"), 2, 1, "loops"),
     Reason("fuse-gates", four_products, dots_in_loops, 4, 1, "dots in loops"),
     Reason("fuse-gates", four_products, dispatches_in_loops, 4, 2, "dispatches in loops"),
