@@ -98,14 +98,14 @@ def _spatial(s: RuleNode, taps: Sequence[Any], value: Any) -> Sequence[Fact]:
 @rule("convolution")
 def convolution(s: RuleNode) -> Sequence[Fact]:
     """Zeros stand before the first frame."""
-    s.needs_fixed(["rhs"])
+    s.needs_fixed(["w"])
     return _spatial(s, s.node.inputs[1].shape[2:], 0)
 
 
 @rule("convolution_transpose")
 def convolution_transpose(s: RuleNode) -> Sequence[Fact]:
     """Each step is spread over the rows after it; what it spreads into the next call is made again there."""
-    s.needs_fixed(["rhs"])
+    s.needs_fixed(["w"])
     f, a = _along_time(s, s.node.inputs[1].shape[2:])
     if a is None:
         return [f]
