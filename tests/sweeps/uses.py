@@ -385,7 +385,7 @@ def _convolved(i: Inputs, v: li.Value) -> li.Value:
     return li.conv1d(li.expand_dims(v, 0), i.new(v.dtype, (2, v.shape[0], 3)), padding=1)
 
 
-@use("convolution", "rhs")
+@use("convolution", "w")
 def _kernel(i: Inputs, v: li.Value) -> li.Value:
     return li.conv1d(i.new(v.dtype, (2, v.shape[1], 4)), li.expand_dims(v, 2))
 
