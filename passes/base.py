@@ -79,6 +79,10 @@ class KernelPass(Pass):
             return target is not None and target.kernels
         return self.kernels == "yes"
 
+    def for_cpu_kernels(self, target: TargetInfo | None) -> bool:
+        """Whether loops become kernels of a CPU, as far as is known."""
+        return self.for_kernels(target) and (target is None or target.kind == "cpu")
+
 
 PASSES: dict[str, type[Pass]] = {}
 P = TypeVar("P", bound=type[Pass])

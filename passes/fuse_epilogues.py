@@ -26,7 +26,7 @@ from lstm_ir.ir.target import TargetInfo
 from lstm_ir.ir.types import Shape
 from lstm_ir.ops.scan.node import STEP, scan_node
 from lstm_ir.passes.base import KernelPass, Notes, register
-from lstm_ir.passes.sink_elementwise import KERNEL_OPS, KERNEL_TYPES
+from lstm_ir.passes.sink_elementwise import of_elements
 from lstm_ir.passes.tuned import EPILOGUE_OPS, LOOP_TENSORS, PRODUCT_ELEMENTS, PRODUCT_ROWS, PRODUCT_WORK
 
 
@@ -39,7 +39,7 @@ class FuseEpilogues(KernelPass):
 
     def run(self, graph: Graph, notes: Notes, target: TargetInfo | None = None) -> Graph:
         """The graph with such products as loops of one step; only a CPU's kernels gain by it."""
-        if not self.for_kernels(target) or (target is not None and target.kind != "cpu"):
+        if not self.for_cpu_kernels(target):
             return graph
         called, order = reached(graph.nodes, graph.params), {n: k for k, n in enumerate(graph.nodes)}
         new: dict[Value, Value] = {}
@@ -78,11 +78,6 @@ def _rows(n: Node) -> Dim:
     return dims.product(n.inputs[0].shape[:-1])
 
 
-def _of_elements(n: Node) -> bool:
-    """Whether a kernel computes it element by element."""
-    return n.op.name in KERNEL_OPS and all(v.dtype in KERNEL_TYPES for v in (*n.inputs, *n.values)) and not n.ranges
-
-
 @dataclass
 class _Fused:
     """One product and what follows it, as a loop; nodes of other such loops are `taken`."""
@@ -110,7 +105,7 @@ class _Fused:
                 break
             n = min(readers, key=self.order.__getitem__)
             alike = n.op.name == "reshape" and n.types[0].shape[-1:] == n.inputs[0].shape[-1:]
-            if n in self.taken or not (alike or _of_elements(n)):
+            if n in self.taken or not (alike or of_elements(n)):
                 break  # it reads one that stays
             found.append(n)
             self.nodes.add(n)
@@ -157,7 +152,7 @@ class _Fused:
     def _moves(self, v: Value) -> bool:
         """Whether what makes an operand is done here alone."""
         few = len(self.nodes) < 2 * EPILOGUE_OPS
-        return few and _of_elements(v.node) and v.node not in self.taken and self._read_inside(v.node)
+        return few and of_elements(v.node) and v.node not in self.taken and self._read_inside(v.node)
 
     def _given(self, v: Value) -> Value:
         """What stays outside: the same for all rows, a number for each, or all of them."""

@@ -36,6 +36,12 @@ KERNEL_OPS = frozenset((
 KERNEL_TYPES = (DType.f32, DType.f64, DType.i1)
 
 
+def of_elements(n: Node) -> bool:
+    """Whether every kernel computes the node, element by element."""
+    known = n.op.name in KERNEL_OPS and all(v.dtype in KERNEL_TYPES for v in (*n.inputs, *n.values))
+    return known and not n.ranges
+
+
 @register
 @dataclass(frozen=True)
 class SinkElementwise(KernelPass):
@@ -45,7 +51,7 @@ class SinkElementwise(KernelPass):
 
     def run(self, graph: Graph, notes: Notes, target: TargetInfo | None = None) -> Graph:
         """The graph with such work in its loops; only a CPU's kernels gain by it."""
-        if not self.for_kernels(target) or (target is not None and target.kind != "cpu"):
+        if not self.for_cpu_kernels(target):
             return graph
         return self._sunk(graph, notes)
 
@@ -124,8 +130,7 @@ class _Sinking:
             return False
         if n.op.name == "slice":
             return bool(n.inputs[0].shape[0] == self.loop.length and n.attrs["strides"][0] == 1)
-        known = n.op.name in KERNEL_OPS and all(v.dtype in KERNEL_TYPES for v in (*n.inputs, *n.values))
-        return known and not n.ranges
+        return of_elements(n)
 
     def _row(self, v: Value, reverse: bool) -> Value:
         """One row of v, in the body."""

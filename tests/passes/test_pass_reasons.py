@@ -285,6 +285,13 @@ def test_precision_halves_what_is_kept_of_the_weights() -> None:
     )
 
 
+def elementwise_ops(graph: li.Graph, name: str) -> list[int]:
+    """Outside of loops, for a CPU's kernels: without the pass, and with it."""
+    cpu = resolve("cpu").info
+    scheduled = (pipeline(without).run(graph, cpu).graph for without in (name, None))
+    return [sum(Trait.elementwise in n.op.traits for n in g.nodes) for g in scheduled]
+
+
 def test_sunk_gates_are_no_tensors_of_all_steps() -> None:
     """A linear cell: its gates are made by the loop, in a CPU's kernel."""
     x, w, b = rows(), weight("w", H, 2 * H), li.weight("b", np.ones(2 * H, np.float32))
@@ -295,11 +302,8 @@ def test_sunk_gates_are_no_tensors_of_all_steps() -> None:
 
     z = x @ w + b
     _, y = li.scan(cell, li.zeros(("B", H)), (li.logistic(z[:, :, :H]), li.tanh(z[:, :, H:])))
-    graph, cpu = li.Graph("linear", [x], {"y": y}), resolve("cpu").info
-    counted = [
-        sum(Trait.elementwise in n.op.traits for n in pipeline(without).run(graph, cpu).graph.nodes)
-        for without in ("sink-elementwise", None)
-    ]
+    graph = li.Graph("linear", [x], {"y": y})
+    counted = elementwise_ops(graph, "sink-elementwise")
     assert counted[0] > counted[1]
     line = f"| `sink-elementwise` | a linear cell | elementwise ops before loops | {counted[0]} | {counted[1]} |"
     assert line in (DOCS / "passes.md").read_text()
@@ -309,11 +313,8 @@ def test_a_dense_layer_is_one_loop() -> None:
     """Of a CPU's kernel; H is too small a matrix for one."""
     w, b = weight("w", 4 * H, 2 * H), li.weight("b", np.ones(4 * H, np.float32))
     x = li.input("x", ("T", "B", 2 * H))
-    graph, cpu = li.Graph("dense", [x], {"y": li.tanh(li.dense(x, w, b))}), resolve("cpu").info
-    counted = [
-        sum(Trait.elementwise in n.op.traits for n in pipeline(without).run(graph, cpu).graph.nodes)
-        for without in ("fuse-epilogues", None)
-    ]
+    graph = li.Graph("dense", [x], {"y": li.tanh(li.dense(x, w, b))})
+    counted = elementwise_ops(graph, "fuse-epilogues")
     assert counted[0] > counted[1]
     line = f"| `fuse-epilogues` | a dense layer | elementwise ops outside of loops | {counted[0]} | {counted[1]} |"
     assert line in (DOCS / "passes.md").read_text()
