@@ -218,6 +218,7 @@ KINDS: dict[str, dict[str, str]] = {
         "lstm_ir/serving/stream.py": "_LENGTH RESTART POLICY AWAY",
         "lstm_ir/view/c_header.py": "HAL",
         "backends/kernels/body/sums.py": "TERMS REGISTERS",
+        "backends/kernels/cpu/prologue.py": "WRITTEN",
         "passes/canonical/unread.py": "_OUTPUTS",
         "passes/circles.py": "FIXED BEFORE",
         "passes/lift.py": "_FIXED",

@@ -217,7 +217,7 @@ class LoopCall(KernelCall):
         return [s.value for s in self.sources(kind) if s.value is not None]
 
     def bind_inputs(
-        self, consts: Sequence[Make], xs: Sequence[Make], lanes: int, q: Mapping[Sweep, int]
+        self, consts: Sequence[Make], xs: Sequence[Make], forms: Mapping[Sweep, PackedForm]
     ) -> tuple[dict[MemorySource, Memory], dict[tuple[Sweep, int], Packed]]:
         """Everything that the loop reads but does not carry, and the packed weights by pass."""
         plan = self.plan
@@ -235,9 +235,9 @@ class LoopCall(KernelCall):
         packed: dict[tuple[Sweep, int], Packed] = {}
         outside = dict(zip(plan.loop.const_params, plan.loop.consts, strict=True))
         for sweep in (s for c in plan.components for s in c.sweeps):
-            form = PackedForm(sweep.width, lanes, q[sweep])
             for group in grouped(sweep.loops, together=self.joined):
                 loops = [sweep.loops[k] for k in group]
+                form = forms[sweep].of(loops, len(sweep.dots))
                 weights = partial(self._packed, loops, known, form)
                 m = self.input(weights, packed_type(loops, form))
                 first = 0

@@ -1,7 +1,8 @@
 """Weights as the kernel reads them: [block][k][vector][gate][lane], by StableHLO ops.
 
-Passes of one sweep over as many gates lie behind each other along k, in one tensor. They depend on
-weights alone, so IREE computes them once at load.
+Where a loop over k reads some vectors of a block alone, these lie side by side, [block][part][k][vector][lane]: it
+reads its memory from start to end. Passes of one sweep over as many gates lie behind each other along k, in one tensor.
+They depend on weights alone, so IREE computes them once at load.
 """
 
 from __future__ import annotations
@@ -35,18 +36,37 @@ class Packed(NamedTuple):
     first: int
     symmetric: bool  # of int8: no weight is -128
 
+    def beside(self, lanes: int) -> int:
+        """Vectors side by side."""
+        return self.memory.size(2) // lanes
+
 
 class PackedForm(NamedTuple):
-    """Columns of a sweep, and how kernels read them: vectors of `lanes`, `q` of them in a block."""
+    """Columns of a sweep, and how kernels read them: vectors of `lanes`, `q` of them in a block, of each gate."""
 
     width: int
     lanes: int
     q: int
+    beside: int = 0  # vectors of all gates side by side; 0: all of a block
 
     @property
     def blocks(self) -> int:
         """Blocks of columns."""
         return -(-self.width // (self.lanes * self.q))
+
+    def of(self, loops: Sequence[KLoop], sums: int) -> PackedForm:
+        """For these passes of a sweep of so many sums: all vectors of a block where one adds to some sums alone, or to
+        more than one for a vector, or its weights are words."""
+        plain = all(k.sums == [[*range(sums)]] and k.per_word == 1 for k in loops)
+        return self if plain else self._replace(beside=0)
+
+    def vectors(self, gates: int) -> int:
+        """Vectors side by side, of a block's vectors in the order [vector][gate]."""
+        return self.beside or self.q * gates
+
+    def parts(self, gates: int) -> int:
+        """Of a block."""
+        return self.q * gates // self.vectors(gates)
 
 
 def grouped(loops: Sequence[KLoop], together: bool) -> list[list[int]]:
@@ -59,10 +79,10 @@ def grouped(loops: Sequence[KLoop], together: bool) -> list[list[int]]:
 
 
 def packed_type(loops: Sequence[KLoop], form: PackedForm) -> TensorType:
-    """[blocks, k, q * gates * lanes]."""
+    """[blocks * parts, k, vectors * lanes]."""
     gates, length = len(loops[0].gates), sum(p.packed for p in loops)
     dtype = DType.i32 if loops[0].per_word > 1 else loops[0].gates[0][1].value.dtype
-    return TensorType((form.blocks, length, form.q * gates * form.lanes), dtype)
+    return TensorType((form.blocks * form.parts(gates), length, form.vectors(gates) * form.lanes), dtype)
 
 
 def pack(e: Emitter, loops: Sequence[KLoop], known: Mapping[Value, ir.Value], form: PackedForm) -> ir.Value:
@@ -76,9 +96,11 @@ def pack(e: Emitter, loops: Sequence[KLoop], known: Mapping[Value, ir.Value], fo
     gates, length = len(loops[0].gates), sum(p.packed for p in loops)
     t = parts[0][1].resized(2, length)
     whole = parts[0][0] if len(parts) == 1 else _concatenate(e, [v for v, _ in parts], t, 2)
-    split = t.with_shape((gates, form.blocks, form.q, form.lanes, length))
+    inner = min(form.vectors(gates), gates)  # gates side by side; of several vectors all gates are
+    q = form.vectors(gates) // inner
+    split = t.with_shape((gates // inner, inner, form.blocks, form.q // q, q, form.lanes, length))
     whole = e.hlo("reshape", [whole], split)
-    turned, _ = transpose(e, whole, split, (1, 4, 2, 0, 3))
+    turned, _ = transpose(e, whole, split, (2, 3, 0, 6, 4, 1, 5))
     return e.hlo("reshape", [turned], packed_type(loops, form))
 
 

@@ -12,15 +12,15 @@ from iree.compiler import ir
 from lstm_ir.backends.kernels.body.atoms import MemorySource, Temp
 from lstm_ir.backends.kernels.body.in_place import overwritten
 from lstm_ir.backends.kernels.body.plan import WORD, KLoop
-from lstm_ir.backends.kernels.body.planner import make_plan
 from lstm_ir.backends.kernels.body.shifted import shifted
 from lstm_ir.backends.kernels.call.call import LoopCall, Make, Values, ready
 from lstm_ir.backends.kernels.call.packing import PackedForm
 from lstm_ir.backends.kernels.cpu.from_zero import from_zero
 from lstm_ir.backends.kernels.cpu.function import CpuLoopKernel, KernelMemories
+from lstm_ir.backends.kernels.cpu.machine import FOLD_ROWS
 from lstm_ir.backends.kernels.cpu.packing_kernel import pack_given
-from lstm_ir.backends.kernels.cpu.prologue import Prologue, fits, owner_of
-from lstm_ir.backends.kernels.cpu.schedule import LoopSchedule, choose, product_forms
+from lstm_ir.backends.kernels.cpu.prologue import WRITTEN, InnerProduct, Prologue, made_inside
+from lstm_ir.backends.kernels.cpu.schedule import LoopSchedule
 from lstm_ir.backends.kernels.cpu.scratch import GROUPS, Flags, Scratch, ScratchRows, scratch
 from lstm_ir.backends.kernels.cpu.team import relax_instruction
 from lstm_ir.backends.kernels.cpu.words import word_product_of
@@ -28,6 +28,7 @@ from lstm_ir.backends.kernels.cpu.workers import flags_needed, grid, most_member
 from lstm_ir.backends.kernels.text.memory import Memory, Shifted
 from lstm_ir.backends.kernels.text.statements import argument
 from lstm_ir.backends.kernels.text.text import stored_dtype, stored_type
+from lstm_ir.ir import dims
 from lstm_ir.ir.graph import Graph, Value
 from lstm_ir.ir.literals import splat
 from lstm_ir.ir.loop import Loop
@@ -43,6 +44,7 @@ class Dispatch(LoopCall):
 
     schedule: LoopSchedule = field(kw_only=True)
     prologues: list[Prologue] = field(default_factory=list, kw_only=True)
+    inside: Mapping[int, InnerProduct] = field(default_factory=dict, kw_only=True)  # projections that it makes itself
 
     def run(self, consts: Values, init: Values, xs: Values, count: ir.Value | None) -> Values:
         """The dispatch: final carries, then stacked rows."""
@@ -52,9 +54,10 @@ class Dispatch(LoopCall):
         """What puts the dispatch into the module, which gives results as kernels keep them; RefusedError where there
         is none."""
         plan, n = self.plan, self.plan.node
-        lanes, q = self.schedule.lanes, {s: t.q for s, t in self.schedule.tiles.items()}
-        columns = 1 if self.schedule.row_lanes else lanes  # of a vector of weights
-        memories, packed = self.bind_inputs([*map(ready, consts)], [*map(ready, xs)], columns, q)
+        lanes = self.schedule.lanes
+        assert self.e.target is not None
+        self.inside = made_inside(plan, self.schedule, self.e.target, self.e.options.helpers, count is not None)
+        memories, packed = self.bind_inputs([*map(ready, consts)], [*map(ready, xs)], self.schedule.forms)
         starts = self._starts(init)
         steps = None if count is None else self.input(ready(count), n.args[3].type)  # type: ignore[union-attr]
         finals = [self.output(p.type) if self._read(i) else None for i, p in enumerate(plan.carries)]
@@ -133,29 +136,25 @@ class Dispatch(LoopCall):
 
     def projected(self, k: int, graph: Graph, x: Make, matrix: Make) -> Memory:
         """A product of few rows is made by this kernel: a dispatch of its own would be waited for."""
-        n = next((n for n in graph.nodes if n.op.name == "scan"), None)
-        alone = self.schedule.apart or self.schedule.row_lanes  # members do not wait for each other
-        owner = None if alone else owner_of(self.plan, k)
-        assert self.e.target is not None
-        if n is None or owner is None or not fits(self.plan, self.schedule.few, n, self.e.target):
+        product = self.inside.get(k)
+        if product is None:
             return super().projected(k, graph, x, matrix)
-        plan = make_plan(n, False, product_forms(self.e.target))
-        schedule = choose(plan, self.e.target, self.e.options.helpers)
-        if schedule.lanes != self.schedule.lanes:
-            return super().projected(k, graph, x, matrix)
-        (source,) = Loop(n).xs
-        rows = self.deferred(lambda: self.e.graph(Graph("rows", graph.params[:1], [source]), [x()])[0])
+        (source,) = Loop(product.node).xs
+        of_x = Graph("rows", product.graph.params[:1], [source])
+        rows = self.deferred(lambda: self.e.graph(of_x, [x()])[0])
         inner = Dispatch(
-            self.e, plan, schedule=schedule, joined=self.joined, steps=self.steps, operands=self.operands,
-            inputs=self.inputs, operand_types=self.operand_types, sizes=self.sizes,
+            self.e, product.plan, schedule=product.schedule, joined=self.joined, steps=self.steps,
+            operands=self.operands, inputs=self.inputs, operand_types=self.operand_types, sizes=self.sizes,
         )  # fmt: skip
-        q = {s: t.q for s, t in schedule.tiles.items()}
-        memories, packed = inner.bind_inputs([matrix], [rows], schedule.lanes, q)
+        memories, packed = inner.bind_inputs([matrix], [rows], product.schedule.forms)
         t = graph.outputs[0].type
-        sizes = tuple(d if isinstance(d, int) else self.size(d) for d in t.shape)
+        each, width = dims.product(t.shape[1:-1]), t.shape[-1]
+        sizes = tuple(d if isinstance(d, int) else self.size(d) for d in (product.steps, *t.shape[1:]))
         read = Memory(f"%m_made{len(self.prologues)}", stored_type(t.dtype), sizes)
-        every = plan.rows if isinstance(plan.rows, int) else self.size(plan.rows)
-        self.prologues.append(Prologue(owner, plan, schedule.tiles, memories, packed, read, every))
+        written = product.plan.node.types[0].with_shape((1, dims.mul(product.steps, each), width))
+        every = each if isinstance(each, int) else self.size(each)
+        to = MemorySource("projection", k)
+        self.prologues.append(Prologue(to, product, memories, packed, ScratchRows(written, read), every))
         return read
 
     def _scratch(self, memories: dict[MemorySource, Memory], groups: Make) -> Scratch:
@@ -166,16 +165,17 @@ class Dispatch(LoopCall):
         kept = {MemorySource("carry", i): ScratchRows(self._twice(i, p.type)) for i, p in enumerate(plan.carries)}
         kept |= {MemorySource("temp", temp.index): self._rows(temp) for temp in plan.temps}
         memories |= {MemorySource("words", m.index): r.read for m, r in kept.items() if r.read is not None}
-        before = [ScratchRows(p.plan.node.types[0], p.read) for p in self.prologues]
+        before = [p.made for p in self.prologues]
         flags = None
         if self.schedule.share:
             work = [w for p in self.prologues for w in p.work(self.schedule.lanes)]
             each = flags_needed(plan, self.schedule, work)
             flags = Flags(each, groups, partial(most_teams, plan, self.schedule))
-        made = scratch(self, [*kept.values(), *before], flags, plan.rows)
+        most = FOLD_ROWS - 1 if self.schedule.few else None
+        made = scratch(self, [*kept.values(), *before], flags, plan.rows, most)
         memories |= zip(kept, made.memories, strict=False)
         for p, m in zip(self.prologues, made.memories[len(kept) :], strict=True):
-            p.memories[MemorySource("stack", 0)] = m
+            p.memories[WRITTEN] = m
         return made
 
     def _over(self) -> dict[int, int]:

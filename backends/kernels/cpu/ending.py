@@ -9,10 +9,12 @@ later steps, which are others, and goes on to the step after which the others ha
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TypeAlias
 
 from iree.compiler import ir
 
 from lstm_ir.backends.emit.emitter import Emitter
+from lstm_ir.backends.kernels.cpu.team import StepBlock
 from lstm_ir.backends.kernels.text.memory import Memory, load_scalar
 from lstm_ir.backends.kernels.text.statements import TextOperand
 from lstm_ir.backends.kernels.text.steps import TimeStep
@@ -27,6 +29,7 @@ from lstm_ir.ops.primitive.fill import zeros
 from lstm_ir.ops.primitive.reduce import max as max_of
 
 NEVER = (1 << 31) - 1
+Run: TypeAlias = tuple[TextOperand, TextOperand]  # whether steps still run, and how many ran where they do not
 
 
 def numbered(n: Node) -> Node:
@@ -44,12 +47,12 @@ def numbered(n: Node) -> Node:
 
 
 def until_ended(
-    t: Text, steps: TextOperand, whole: TextOperand, last: TextOperand, ended: Memory, rows: TextOperand,
+    t: Text, block: StepBlock, state: Run, last: TextOperand, ended: Memory, rows: TextOperand,
     write: Callable[[TimeStep], None],
-) -> TextOperand:  # fmt: skip
-    """Steps until all rows have ended, or all `steps`; gives how many ran: all `whole` where there are no steps."""
+) -> Run:  # fmt: skip
+    """Steps of a block until all rows have ended, or all of them."""
     kinds, true = ["i1", "index"], t.constant("true", "i1")
-    at, (going, ran), (_, out) = t.carried(t.index(0), steps, t.index(1), [true, whole], kinds)
+    at, (going, ran), (goes, out) = t.carried(block.first, block.end, t.index(1), list(state), kinds)
     step = TimeStep.make(t, at, last)
     with t.when(going):
         write(step)
@@ -57,7 +60,7 @@ def until_ended(
     now = t.binary("andi", going, _all(t, ended, step.other, rows, number), "i1")
     on = t.binary("xori", now, true, "i1")
     t.close([t.binary("andi", going, on, "i1"), t.select(now, number, ran)], kinds)
-    return out
+    return goes, out
 
 
 def _all(t: Text, ended: Memory, half: TextOperand, rows: TextOperand, number: TextOperand) -> TextOperand:

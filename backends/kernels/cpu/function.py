@@ -7,6 +7,7 @@ blocks of columns; see `team` for how they do it.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 
 from lstm_ir.backends.kernels.body.atoms import MemorySource
@@ -15,11 +16,11 @@ from lstm_ir.backends.kernels.call.packing import Packed
 from lstm_ir.backends.kernels.cpu.carries import VectorCarries
 from lstm_ir.backends.kernels.cpu.chains import chains, shared
 from lstm_ir.backends.kernels.cpu.columns import ColumnLoop
-from lstm_ir.backends.kernels.cpu.ending import until_ended
+from lstm_ir.backends.kernels.cpu.ending import Run, until_ended
 from lstm_ir.backends.kernels.cpu.prologue import Prologue
 from lstm_ir.backends.kernels.cpu.row_lanes import LaneLoop
 from lstm_ir.backends.kernels.cpu.sums import Sums, Tile
-from lstm_ir.backends.kernels.cpu.team import RowRange, Team, Turn
+from lstm_ir.backends.kernels.cpu.team import RowRange, StepBlock, Team, Turn
 from lstm_ir.backends.kernels.cpu.tile import Block, work_of
 from lstm_ir.backends.kernels.text.evaluate import Evaluator
 from lstm_ir.backends.kernels.text.kernel import Kernel, KernelFunction, KernelSignature, called_by_iree
@@ -144,17 +145,19 @@ class CpuLoopKernel:
         team = Team(t, args.counters, group, member, args.members, args.relax)
         found = chains(self.plan, c, args.tiles)
         work = [work_of(s, args.tiles[s], t.lanes) for s, *_ in shared(found)]
-        mine = [p for p in args.prologues if p.owner is c]
-        team.begin(work, [w for p in mine for w in p.work(t.lanes)])
+        mine = [p for p in args.prologues if p.product.owner is c]
+        size = mine[0].product.steps if mine else 1  # steps of a block; without products there are no blocks
+        team.begin(work, [w for p in mine for w in p.work(t.lanes)], size)
         carries = VectorCarries(t, self.plan, args.memories, c, low, high)
         with team.once():
             carries.begin(args.init)
-        self._before(team, mine)
         last = t.binary("subi", self.steps, t.index(1))
-        ending, ran = self.plan.ending, self.steps
+        ending, kinds = self.plan.ending, ["i1", "index"]
+        state: Run = t.constant("true", "i1"), self.steps
+        every = team.steps(self.steps)
 
-        def write(step: TimeStep) -> None:
-            e = step.evaluator(t, self.plan, args.memories, self._rows(c, step, member))
+        def write(step: TimeStep, made: Mapping[MemorySource, TextOperand]) -> None:
+            e = step.evaluator(t, self.plan, args.memories, self._rows(c, step, member, made))
             turns = self._turns(c, step)
             number = 0
             for chain in found:
@@ -168,18 +171,44 @@ class CpuLoopKernel:
                     self._write(blocks, turn)
                 number += 1
 
-        if ending is None:
-            with t.loop(t.index(0), team.steps(self.steps), t.index(1)) as s:
-                write(TimeStep.make(t, s, last))
-        else:
+        def run(block: StepBlock, made_to: TextOperand, state: Run) -> Run:
+            """The steps of a block, and before them their products."""
+            spans = {p.source: self._span(c, p.source, block.first, made_to) for p in mine}
+            with t.when(state[0]) if ending is not None and mine else nullcontext():
+                self._before(team, mine, block, spans)
+            made = {m: first for m, (first, _) in spans.items()}
+            if ending is None:
+                with t.loop(block.first, block.end, t.index(1)) as s:
+                    write(TimeStep.make(t, s, last), made)
+                return state
             flags = args.memories[MemorySource("carry", ending.carry)]
-            ran = until_ended(t, team.steps(self.steps), self.steps, last, flags, high, write)
+            return until_ended(t, block, state, last, flags, high, lambda step: write(step, made))
+
+        zero = t.index(0)
+        if not mine or size == self.plan.loop.length:
+            _, ran = run(StepBlock(zero, zero, every), self.steps, state)
+        else:
+            first, inside, out = t.carried(zero, every, t.index(size), state, kinds)
+            end = t.binary("minui", t.add(first, size), every)
+            number = t.binary("divui", first, t.index(size))
+            t.close(run(StepBlock(number, first, end), end, (inside[0], inside[1])), kinds)
+            ran = out[1]
         with team.last(ran):
             carries.end(args.finals, ran)
             if args.count is not None or ending is not None:
                 carries.zero_rest(ran, args.length)
         if args.stays:
             team.leave()
+
+    def _span(self, c: Component, m: MemorySource, first: TextOperand, end: TextOperand) -> RowRange:
+        """The rows of `m` that steps first .. end read."""
+        t, flag = self.t, self._turned(c).get(m)
+        if flag is None and not backward(self.plan, m):
+            return RowRange(first, end)
+        low, high = (t.binary("subi", self.steps, n) for n in (end, first))
+        if flag is None:
+            return RowRange(low, high)
+        return RowRange(t.select(flag, low, first), t.select(flag, high, end))
 
     def _write(self, blocks: list[Block], turn: Turn) -> None:
         """One block of each sweep of a chain."""
@@ -197,14 +226,20 @@ class CpuLoopKernel:
         loop = ColumnLoop(t, self.plan, c, args.memories, args.init, args.finals, rows, (low, high), tile.q)
         loop.write(self.steps, args.length if args.count is not None else None, self._turned(c))
 
-    def _rows(self, c: Component, step: TimeStep, member: TextOperand) -> dict[MemorySource, TextOperand]:
-        """The leading index of a member's own rows; and row numbers by a constant that says which way, where
-        components go both ways."""
+    def _rows(
+        self, c: Component, step: TimeStep, member: TextOperand, made: Mapping[MemorySource, TextOperand]
+    ) -> dict[MemorySource, TextOperand]:
+        """The leading index of a member's own rows; row numbers by a constant that says which way, where components
+        go both ways; and those among the rows that were `made` from one on."""
         mine = [r.dest.index for s in c.sweeps if s.own for r in s.roots]
         out: dict[MemorySource, TextOperand] = {
             MemorySource(kind, i): member for i in mine for kind in ("temp", "words")
         }
-        return out | {m: self.t.select(flag, step.back, step.at) for m, flag in self._turned(c).items()}
+        out |= {m: self.t.select(flag, step.back, step.at) for m, flag in self._turned(c).items()}
+        for m, first in made.items():
+            row = out.get(m, step.back if backward(self.plan, m) else step.at)
+            out[m] = self.t.binary("subi", row, first)
+        return out
 
     def _turned(self, c: Component) -> dict[MemorySource, TextOperand]:
         """Constants that say which rows come from the last on, where components go both ways."""
@@ -219,16 +254,17 @@ class CpuLoopKernel:
                 out[m] = self.t.constant("true" if turned else "false", "i1")
         return out
 
-    def _before(self, team: Team, prologues: list[Prologue]) -> None:
-        """What the loop reads and this kernel makes."""
+    def _before(
+        self, team: Team, prologues: list[Prologue], block: StepBlock, spans: Mapping[MemorySource, RowRange]
+    ) -> None:
+        """What the steps of a block read and this kernel makes."""
         t, number = self.t, 0
-        zero = t.index(0)
         for p in prologues:
-            e = TimeStep(zero, zero, zero, t.index(1)).evaluator(t, p.plan, p.memories)
+            rows = p.rows_of(t, spans[p.source])
+            e = p.evaluator(t, rows)
             for sweep in p.sweeps:
-                rows = t.index(p.rows) if isinstance(p.rows, int) else p.rows
-                with team.blocks_before(number, RowRange(zero, rows)) as turn:
-                    self._block(e, sweep, p.tiles[sweep], p.packed, {}).write(turn)
+                with team.blocks_before(number, block, rows) as turn:
+                    self._block(e, sweep, p.product.schedule.tiles[sweep], p.packed, {}).write(turn)
                 number += 1
 
     def _turns(self, c: Component, step: TimeStep) -> dict[KLoop, TextOperand]:

@@ -56,7 +56,7 @@ def pack_given(
     if len(found) < len(pieces) or not any(given(known[p.value]) for p in found):
         return None
     gates = len(loops[0].gates)
-    if 3 + len(found) * (3 + gates) > PACKED_NUMBERS:
+    if 4 + len(found) * (3 + gates) > PACKED_NUMBERS:
         return None
     return Packing(e, found, form, gates).run(known, t)
 
@@ -96,7 +96,7 @@ class Packing(KernelCall):
 
     def run(self, known: Mapping[Value, ir.Value], t: TensorType) -> ir.Value:
         """The dispatch."""
-        numbers = {WIDTH: self.form.width, VECTORS: self.form.q}
+        numbers = {WIDTH: self.form.width, VECTORS: self.form.q, BESIDE: self.form.vectors(self.gates)}
         views: dict[Value, Memory] = {}
         for p in self.pieces:
             if p.value not in views:
@@ -116,9 +116,9 @@ class Packing(KernelCall):
         return self.call(symbol, groups, [*map(self.const, numbers.values()), groups])[0]
 
 
-# Numbers of the kernel: columns, vectors of a block, workgroups; and of a piece where each gate
-# begins, from one vector or element to the next, and the length of k.
-WIDTH, VECTORS, GROUPS = argument("width"), argument("q"), argument("groups")
+# Numbers of the kernel: columns, vectors of a block, those of all gates side by side, workgroups; and of a piece where
+# each gate begins, from one vector or element to the next, and the length of k.
+WIDTH, VECTORS, BESIDE, GROUPS = argument("width"), argument("q"), argument("beside"), argument("groups")
 ROWS, COLUMNS = argument("rows"), argument("columns")  # of what is written
 
 
@@ -157,11 +157,11 @@ class _PackingText:
         for i in range(len(self.sources)):
             starts.append(length)
             length = t.binary("addi", length, _length(i))
-        of_vector = t.binary("muli", gates, t.index(t.lanes))
         of_block = t.binary("muli", VECTORS, t.index(t.lanes))
         blocks = t.binary("ceildivui", WIDTH, of_block)
-        t.binary("muli", blocks, length, to=ROWS)
-        t.binary("muli", VECTORS, of_vector, to=COLUMNS)
+        parts = t.binary("divui", t.binary("muli", VECTORS, gates), BESIDE)
+        t.binary("muli", t.binary("muli", blocks, parts), length, to=ROWS)
+        t.binary("muli", BESIDE, t.index(t.lanes), to=COLUMNS)
         t.put(self.out.subspan(binding, t.index(0)))
         units = t.binary("muli", t.binary("muli", blocks, VECTORS), gates)
         low, high = shares.share(t, units, GROUPS)
@@ -170,9 +170,11 @@ class _PackingText:
             first = t.binary("muli", vector, t.index(t.lanes))
             here = t.binary("minui", first, WIDTH)
             count = t.binary("minui", t.binary("subi", WIDTH, here), t.index(t.lanes))
-            top = t.binary("muli", t.binary("divui", vector, VECTORS), length)
-            left = t.binary("muli", t.binary("remui", vector, VECTORS), of_vector)
-            left = t.binary("addi", left, t.binary("muli", gate, t.index(t.lanes)))
+            inside = t.binary("addi", t.binary("muli", t.binary("remui", vector, VECTORS), gates), gate)  # in its block
+            part = t.binary("muli", t.binary("divui", vector, VECTORS), parts)
+            part = t.binary("addi", part, t.binary("divui", inside, BESIDE))
+            top = t.binary("muli", part, length)
+            left = t.binary("muli", t.binary("remui", inside, BESIDE), t.index(t.lanes))
             for i, start in enumerate(starts):
                 self._copy(i, gate, here, count, t.binary("addi", top, start), left)
 

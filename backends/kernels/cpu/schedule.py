@@ -9,6 +9,7 @@ from lstm_ir.backends.kernels.body.access import ROW, RefusedError
 from lstm_ir.backends.kernels.body.atoms import Atom
 from lstm_ir.backends.kernels.body.forms import ProductForms
 from lstm_ir.backends.kernels.body.plan import LoopPlan, Sweep
+from lstm_ir.backends.kernels.call.packing import PackedForm
 from lstm_ir.backends.kernels.cpu.chains import alike
 from lstm_ir.backends.kernels.cpu.columns import apart, vectors
 from lstm_ir.backends.kernels.cpu.lane_choice import atoms_of, paying_rows, possible
@@ -56,6 +57,12 @@ class LoopSchedule:
     few: bool = False  # a call has fewer rows than FOLD_ROWS, which are one chunk
     row_unit: int = 1  # chunks have a multiple of so many rows
 
+    @property
+    def forms(self) -> dict[Sweep, PackedForm]:
+        """How weights are packed."""
+        columns = 1 if self.row_lanes else self.lanes  # of a vector of weights
+        return {s: PackedForm(s.width, columns, t.q, t.beside) for s, t in self.tiles.items()}
+
 
 def product_forms(target: TargetInfo) -> ProductForms:
     """Element types that a few instructions widen, f16 but for baseline x86-64, which calls a function for each;
@@ -85,10 +92,13 @@ def hoists(n: Node) -> bool | None:
     return None
 
 
-def choose(plan: LoopPlan, target: TargetInfo, helpers: bool = False, most_rows: int | None = None) -> LoopSchedule:
+def choose(
+    plan: LoopPlan, target: TargetInfo, helpers: bool = False, most_rows: int | None = None, uneven: bool = False
+) -> LoopSchedule:
     """The schedule of `plan` on `target`; RefusedError for element types without kernels.
 
     helpers: threads that stay awake between calls may take part. most_rows: of a call, where its rows are named.
+    uneven: not all rows are computed at a time, but any number of them.
     """
     if isinstance(plan.rows, int) and (least := lane_rows(plan, target)) is not None:
         by_rows = rows_as_lanes(plan, target)
@@ -97,7 +107,7 @@ def choose(plan: LoopPlan, target: TargetInfo, helpers: bool = False, most_rows:
     sweeps = [s for c in plan.components for s in c.sweeps]
     lanes = _lanes(plan, target)
     unit = row_unit(plan, machine(target))
-    tiles = alike(plan, {s: _tile(s, plan, lanes, target, most_rows, unit > 1) for s in sweeps})
+    tiles = alike(plan, {s: _tile(s, plan, lanes, target, most_rows, uneven or unit > 1) for s in sweeps})
     shown = " ".join(f"{t.tallest}x{t.q}x{len(s.dots)}x{lanes}" for s, t in tiles.items() if s.dots)
     panel = 0
     if plan.loop.length == 1 and not plan.carries and not plan.meet:
@@ -197,7 +207,17 @@ def _tile(s: Sweep, plan: LoopPlan, lanes: int, target: TargetInfo, most_rows: i
     tallest = shapes[0].rows
     ahead = m.ahead and rows != tallest and bytes_of_step(plan) > PREFETCH_L2 * target.l2_bytes
     group = tallest * max(1, min(PREFETCH_TILES, STACK // held // tallest)) if ahead else tallest
-    return Tile(q, shapes, group, m.tiles_of_chunk * tallest, ahead, parts)
+    return Tile(q, shapes, group, m.tiles_of_chunk * tallest, ahead, parts, _beside(m, s, q, shapes))
+
+
+def _beside(m: Machine, s: Sweep, q: int, shapes: tuple[Shape, ...]) -> int:
+    """Vectors that lie side by side in packed weights: those of a tile of many rows. Variants of a loop share weights,
+    so the rows of one decide nothing. 0: all of a block."""
+    p, gates = _Products(s, q), len(s.dots)
+    registers = m.registers - (m.spare if p.in_words else 0)
+    n = p.together(max(m.heights, key=lambda rows: p.per_load(rows, registers)), registers)
+    fits = (n % gates == 0 and q % (n // gates) == 0) or gates % n == 0
+    return n if n < len(p.sums) and fits and all(shape.vectors % n == 0 for shape in shapes) else 0
 
 
 def _vectors(gates: int, width: int) -> int:

@@ -118,9 +118,11 @@ class Scratch:
         return [e.tie(v, t) for v, t in zip(choice.results, call.results, strict=True)]
 
 
-def scratch(call: KernelCall, rows: list[ScratchRows], flags: Flags | None, count: Dim) -> Scratch:
-    """Scratch for a kernel of `count` rows whose operands and results are known."""
-    kept = _kept(call, rows, flags, count)
+def scratch(
+    call: KernelCall, rows: list[ScratchRows], flags: Flags | None, count: Dim, most: int | None = None
+) -> Scratch:
+    """Scratch for a kernel of `count` rows, whose operands and results are known; `most`: rows of a call, at most."""
+    kept = _kept(call, rows, flags, count, most)
     if kept is not None:
         return kept
     chosen = call.e.options.thresholds.scratch_tensors
@@ -185,9 +187,12 @@ def _filled(e: Emitter, zero: ir.Value, kind: ir.RankedTensorType, size: ir.Valu
     return Written(e.make("flow.tensor.splat", [zero, size], [kind]).result, [size])
 
 
-def _kept(call: KernelCall, rows: list[ScratchRows], flags: Flags | None, count: Dim) -> Scratch | None:
+def _kept(
+    call: KernelCall, rows: list[ScratchRows], flags: Flags | None, count: Dim, known: int | None
+) -> Scratch | None:
     """A global; None in a loop or a branch, and for many bytes."""
-    most = count if isinstance(count, int) else KEPT_ROWS
+    known = count if isinstance(count, int) else known
+    most = KEPT_ROWS if known is None else known
     teams = 0 if flags is None else flags.most(most)
     if not _once(call.e) or teams is None:
         return None
@@ -198,14 +203,15 @@ def _kept(call: KernelCall, rows: list[ScratchRows], flags: Flags | None, count:
     if isinstance(whole, int):
         size, room = whole, KEPT_BYTES
     else:
-        bounded = [_bytes([most if d == count else d for d in r.type.shape], r.type.dtype) for r in rows]
+        at_most = _at_most(count, most)
+        bounded = [_bytes([*map(at_most, r.type.shape)], r.type.dtype) for r in rows]
         enough = dims.total([zeros, *bounded])
         size = room = KEPT_OPEN_BYTES
         if isinstance(enough, int) and enough <= room:
             size = enough
         else:
             fits.append((whole, size))
-    if not isinstance(count, int):
+    if known is None:
         fits.append((count, most))
     if not zeros < size <= room:
         return None
@@ -222,6 +228,13 @@ def _kept(call: KernelCall, rows: list[ScratchRows], flags: Flags | None, count:
     rest = dims.add(whole, -zeros)
     held = KeptScratch(call.deferred(lambda: _declare(size)), fits, lambda: _own(call, rest, there, each), there)
     return Scratch(memories, counters, pieces=(kept, pieces), kept=held)
+
+
+def _at_most(count: Dim, most: int) -> Callable[[Dim], Dim]:
+    """A size where there are so many rows."""
+    names = dims.names(count)
+    rows = {name: most for name in names if count == dims.name(name)}
+    return lambda d: most if d == count else dims.substitute(d, rows)
 
 
 def _bytes(shape: Sequence[Dim], dtype: DType) -> Dim:

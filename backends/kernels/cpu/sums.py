@@ -8,7 +8,7 @@ of a block would wait for them, and the others would leave L3 idle.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -47,6 +47,7 @@ class Tile:
     chunk: int = 1  # rows that a team has at least, where there are several
     ahead: bool = False  # whether the next block's weights are asked for
     parts: int = 1  # of a block's rows, for members that share its columns
+    beside: int = 0  # vectors of packed weights side by side; 0: all of a block
 
     @property
     def tallest(self) -> int:
@@ -55,7 +56,7 @@ class Tile:
 
     def whole(self, q: int) -> Tile:
         """Blocks of so many vectors, whose rows stay together."""
-        return replace(self, q=q, parts=1)
+        return replace(self, q=q, parts=1, beside=self.beside if q == self.q else 0)
 
     def blocks(self, width: int, lanes: int) -> int:
         """Blocks of a sweep's columns; numbers, of width 0, are one."""
@@ -165,14 +166,15 @@ class Sums:
         unroll = next((u for u in (8, 4, 2) if u <= wanted and loop.turns % u == 0), 1)
         init, kinds = [sums.get(k, zero) for k in keys], [kind] * len(keys)
         start = t.binary("divui", part.first, t.index(len(loop.rows))) if loop.alike else part.first
-        lane = t.binary("muli", start, t.index(t.lanes))
+
+        place = self._places(packed, len(loop.gates), part.block, start)
 
         def loaded(row: TextOperand) -> dict[Vector, Name]:
             """This row of packed weights, in those vectors."""
-            at = {
-                n: load_vector(t, packed.memory, [part.block, row, t.add(lane, n * t.lanes)])
-                for n in dict.fromkeys(places.values())
-            }
+            at = {}
+            for n in dict.fromkeys(places.values()):
+                block, column = place(n)
+                at[n] = load_vector(t, packed.memory, [block, row, column])
             return {vector: at[n] for vector, n in places.items()}
 
         if loop.in_words:
@@ -181,7 +183,7 @@ class Sums:
         turns = self.turns.get(loop, t.index(loop.turns))
         first, inside, out = t.carried(t.index(0), turns, t.index(unroll), init, kinds)
         if part.ahead is not None:
-            self._ask(packed, part.ahead, first, loop.turns, unroll)
+            self._ask(packed, part.ahead, loop, first, unroll)
         current = dict(zip(keys, inside, strict=True))
         product = for_weights(self.word_product, packed.symmetric)
         begin_k = t.binary("muli", first, t.index(PAIR)) if loop.in_pairs else first
@@ -206,19 +208,37 @@ class Sums:
             for r, row in enumerate(part.rows):
                 self._clear(loop.mask, row, [k for k in keys if k[0] == r], sums, zero, kind)
 
-    def _ask(self, packed: Packed, ahead: Ahead, k: TextOperand, length: int, unroll: int) -> None:
-        """Asks for this iteration's lines of the following block. Past the last block, and where
-        the loops are more than `turns`, these are of no use, or no weights."""
+    def _places(
+        self, packed: Packed, gates: int, block: TextOperand, start: TextOperand
+    ) -> Callable[[int], tuple[TextOperand, TextOperand]]:
+        """Where the vector is that comes so many behind the vector `start` of a block, which begins a part."""
+        t, beside, parts = self.t, packed.beside(self.t.lanes), self._parts(packed, gates)
+        if parts == 1:
+            lane = t.binary("muli", start, t.index(t.lanes))
+            return lambda n: (block, t.add(lane, n * t.lanes))
+        first = t.binary("divui", start, t.index(beside))
+        first = t.binary("addi", t.binary("muli", block, t.index(parts)), first)
+        return lambda n: (t.add(first, n // beside), t.index(n % beside * t.lanes))
+
+    def _parts(self, packed: Packed, gates: int) -> int:
+        """Of a block of packed weights."""
+        return self.tile.q * gates // packed.beside(self.t.lanes)
+
+    def _ask(self, packed: Packed, ahead: Ahead, loop: KLoop, k: TextOperand, unroll: int) -> None:
+        """Asks for this iteration's lines of the following block, as many of each of its parts. Past the last block,
+        and where the loops are more than `turns`, these are of no use, or no weights."""
         t, m = self.t, packed.memory
-        line = LINE // ELEMENT_BYTES[m.element]
+        line, length, parts = LINE // ELEMENT_BYTES[m.element], loop.turns, self._parts(packed, len(loop.gates))
         iterations = length // unroll
         lines = -(-length * m.size(2) // line // (iterations * ahead.turns))
         done = t.binary("muli", ahead.turn, t.index(iterations))
         done = t.binary("addi", done, t.binary("divui", k, t.index(unroll)))
         at = t.binary("muli", done, t.index(lines * line))
-        for i in range(lines):
-            where = [ahead.block, t.index(packed.first), t.add(at, i * line)]
-            t.line("memref.prefetch {}[{}], read, locality<2>, data : {}", m.ref, where, m.kind)
+        first = ahead.block if parts == 1 else t.binary("muli", ahead.block, t.index(parts))
+        for part in range(parts):
+            for i in range(lines):
+                where = [t.add(first, part), t.index(packed.first), t.add(at, i * line)]
+                t.line("memref.prefetch {}[{}], read, locality<2>, data : {}", m.ref, where, m.kind)
 
     def _begin(self, loop: KLoop, sums: dict[Vector, Name]) -> dict[Vector, Name]:
         """What sums begin with: without turns nothing."""

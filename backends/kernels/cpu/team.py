@@ -65,6 +65,14 @@ class RowRange(NamedTuple):
     high: TextOperand
 
 
+class StepBlock(NamedTuple):
+    """Steps first .. end of a loop, the block of this number."""
+
+    number: TextOperand
+    first: TextOperand
+    end: TextOperand
+
+
 class Turn(NamedTuple):
     """Rows of a block that a member computes now; the block `following` need not exist."""
 
@@ -91,9 +99,9 @@ class Team:
         self.t, self.counters, self.group, self.member, self.members = (t, counters, group, member, members)
         self.relax = relax  # the processor's hint for a thread that waits
 
-    def begin(self, sweeps: list[Work], before: list[Work]) -> None:
-        """Start a component with such sweeps, and what comes before its steps."""
-        self.sweeps, self.before = sweeps, before
+    def begin(self, sweeps: list[Work], before: list[Work], block: int = 1) -> None:
+        """Start a component with such sweeps in a step, and what comes before so many steps, a `block`."""
+        self.sweeps, self.before, self.block = sweeps, before, block
         pieces = [w.pieces for w in sweeps]
         self.first = [sum(pieces[:i]) for i in range(len(pieces))]  # flag of a sweep's first piece
         self.total = sum(pieces)
@@ -110,7 +118,7 @@ class Team:
         if self.counters is None:
             return steps
         t = self.t
-        whole = t.add(t.binary("muli", steps, t.index(self.total)), 1 + self._pieces_before)
+        whole = t.add(self._done(steps, steps), 1)
         late = t.binary("xori", self._less(whole), t.constant("true", "i1"), "i1")
         late = t.binary("andi", late, self.many, "i1")
         return t.select(late, t.index(0), steps)
@@ -121,9 +129,14 @@ class Team:
         assert self.counters is not None
         return self.counters.size(1)
 
-    @property
-    def _pieces_before(self) -> int:
-        return sum(w.pieces for w in self.before)
+    def _done(self, steps: TextOperand, made: TextOperand) -> TextOperand:
+        """Pieces of so many steps, and of what comes before the blocks of the first `made` ones."""
+        t, each = self.t, sum(w.pieces for w in self.before)
+        done = t.binary("muli", steps, t.index(self.total))
+        if not each:
+            return done
+        blocks = t.binary("ceildivui", made, t.index(self.block))
+        return t.binary("addi", done, t.binary("muli", blocks, t.index(each)))
 
     @contextmanager
     def once(self) -> Iterator[None]:
@@ -166,20 +179,19 @@ class Team:
         """The blocks of a sweep, forward on even steps and backward on odd ones."""
         t, work = self.t, self.sweeps[sweep]
         is_odd = t.compare("ne", odd, t.index(0))
-        before = 1 + self._pieces_before
-        done = t.binary("muli", step, t.index(self.total))
-        target = t.add(done, before + self.first[sweep] + work.pieces)
+        target = t.add(self._done(step, t.add(step, 1)), 1 + self.first[sweep] + work.pieces)
         with self._shared(work, 1 + self.first[sweep], step, target, is_odd, rows) as turn:
             yield turn
 
     @contextmanager
-    def blocks_before(self, number: int, rows: RowRange) -> Iterator[Turn]:
-        """The blocks of what comes before the first step."""
+    def blocks_before(self, number: int, block: StepBlock, rows: RowRange) -> Iterator[Turn]:
+        """The blocks of what comes before a block of steps."""
         t, work = self.t, self.before[number]
         earlier = sum(w.pieces for w in self.before[:number])
-        flag, target = 3 + self.total + earlier, t.index(1 + earlier + work.pieces)
+        done = self._done(block.first, block.first)
+        flag, target = 3 + self.total + earlier, t.add(done, 1 + earlier + work.pieces)
         forward = t.constant("false", "i1")
-        with self._shared(work, flag, t.index(0), target, forward, rows) as turn:
+        with self._shared(work, flag, block.number, target, forward, rows) as turn:
             yield turn
 
     @contextmanager

@@ -28,6 +28,7 @@ from lstm_ir.backends.kernels.call.call import Values
 from lstm_ir.backends.kernels.cpu.dispatch import Dispatch
 from lstm_ir.backends.kernels.cpu.ending import numbered, steps_run
 from lstm_ir.backends.kernels.cpu.machine import FOLD_ROWS, HOISTED_BYTES
+from lstm_ir.backends.kernels.cpu.prologue import made_inside
 from lstm_ir.backends.kernels.cpu.schedule import LoopSchedule, choose, hoists, lane_rows, product_forms, rows_as_lanes
 from lstm_ir.backends.kernels.text.text import stored_dtype
 from lstm_ir.ir.dims import Dim
@@ -43,11 +44,13 @@ def on_cpu(e: Emitter, n: Node, consts: Values, init: Values, xs: Values, count:
     wanted = hoists(n)
     plan = _plan(e, n, wanted is not False)
     length = Loop(n).length
-    if wanted and isinstance(length, int) and length >= _long(plan):
+    schedule = choose(plan, e.target, e.options.helpers)
+    long = _long(e, plan, schedule, count is not None) if wanted and isinstance(length, int) else None
+    if long is not None and length >= long:
         with suppress(RefusedError):
             plan = _plan(e, n, False)
-    schedule = choose(plan, e.target, e.options.helpers)
-    for pair in _pairs(e, n, plan, wanted is None):
+            schedule = choose(plan, e.target, e.options.helpers)
+    for pair in _pairs(e, n, plan, wanted is None, count is not None):
         with suppress(RefusedError):  # too many tensors; others may have fewer
             return pair.run(consts, init, xs, count), pair.note
     with mlir_loc(n.loc, "product" if schedule.panel else n.op.name):
@@ -80,16 +83,23 @@ def _plan(e: Emitter, n: Node, hoist: bool, ending: UntilCarry | None = None) ->
     return plan
 
 
-def _long(plan: LoopPlan) -> int:
-    """Steps from which rows that were multiplied before the loop would take more than HOISTED_BYTES."""
-    types = [p.graph(plan.loop.xs[p.scan].type).outputs[0].type for p in plan.projections]
+def _long(e: Emitter, plan: LoopPlan, schedule: LoopSchedule, counted: bool) -> int | None:
+    """Steps from which rows that were multiplied before the loop would take more than HOISTED_BYTES; None where the
+    loop's kernel multiplies them itself, block by block."""
+    assert e.target is not None
+    inside = made_inside(plan, schedule, e.target, e.options.helpers, counted)
+    before = [p for k, p in enumerate(plan.projections) if k not in inside]
+    if not before:
+        return None
+    types = [p.graph(plan.loop.xs[p.scan].type).outputs[0].type for p in before]
     sizes = [[d if isinstance(d, int) else FOLD_ROWS - 1 for d in t.shape[1:]] for t in types]
     each = sum(math.prod(s) * t.dtype.bytes for s, t in zip(sizes, types, strict=True))
     return max(2, int(HOISTED_BYTES // max(1, each)))
 
 
-def _pairs(e: Emitter, n: Node, plan: LoopPlan, either: bool) -> Iterator[_Pair]:
-    """Pairs of variants, the best one first. either: products of scanned rows may stand before the loop or in it."""
+def _pairs(e: Emitter, n: Node, plan: LoopPlan, either: bool, counted: bool) -> Iterator[_Pair]:
+    """Pairs of variants, the best one first. either: products of scanned rows may stand before the loop or in it;
+    counted: a call says how many steps run."""
     if not e.at_top:
         return
     folded = None
@@ -99,7 +109,7 @@ def _pairs(e: Emitter, n: Node, plan: LoopPlan, either: bool) -> Iterator[_Pair]
     if (pair := _narrow_rows(e, n, plan, plan if folded is None else folded)) is not None:
         yield pair
     if folded is not None:
-        yield _hoisted(e, n, plan, folded)
+        yield _hoisted(e, n, plan, folded, counted)
 
 
 def _narrow_rows(e: Emitter, n: Node, plan: LoopPlan, folded: LoopPlan) -> _Pair | None:
@@ -113,13 +123,16 @@ def _narrow_rows(e: Emitter, n: Node, plan: LoopPlan, folded: LoopPlan) -> _Pair
     return _Pair(e, n, (folded, many), (plan, few), [bound], note, joined=True, hides=True)
 
 
-def _hoisted(e: Emitter, n: Node, plan: LoopPlan, folded: LoopPlan) -> _Pair:
+def _hoisted(e: Emitter, n: Node, plan: LoopPlan, folded: LoopPlan, counted: bool) -> _Pair:
     """Products of scanned rows before the loop, `plan`, or in its steps, `folded`."""
     assert e.target is not None
     many, few = choose(folded, e.target, e.options.helpers), choose(plan, e.target, e.options.helpers, FOLD_ROWS - 1)
-    note = f"{few.note}; from {FOLD_ROWS} rows or {_long(plan)} steps on, or for one step, {many.note}"
-    length = Loop(n).length
-    sizes: list[_Bound] = [(plan.rows, "uge", FOLD_ROWS), (length, "ule", 1), (length, "uge", _long(plan))]
+    length, long = Loop(n).length, _long(e, plan, few, counted)
+    steps = "" if long is None else f" or {long} steps"
+    note = f"{few.note}; from {FOLD_ROWS} rows{steps} on, or for one step, {many.note}"
+    sizes: list[_Bound] = [(plan.rows, "uge", FOLD_ROWS), (length, "ule", 1)]
+    if long is not None:
+        sizes.append((length, "uge", long))
     return _Pair(e, n, (folded, many), (plan, few), sizes, note)
 
 

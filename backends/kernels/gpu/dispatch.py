@@ -12,6 +12,7 @@ from iree.compiler import ir
 from lstm_ir.backends.emit.options import DispatchLimits
 from lstm_ir.backends.kernels.body.atoms import MemorySource
 from lstm_ir.backends.kernels.call.call import LoopCall, Values, Written, ready
+from lstm_ir.backends.kernels.call.packing import PackedForm
 from lstm_ir.backends.kernels.gpu.arena import Arena
 from lstm_ir.backends.kernels.gpu.function import FIRST, GpuLayout, GpuLoopKernel
 from lstm_ir.backends.kernels.gpu.machine import GROUPS, LANES
@@ -46,8 +47,8 @@ class GpuDispatch(LoopCall):
     def planned(self, consts: Values, init: Values, xs: Values, count: ir.Value | None) -> Callable[[], Values]:
         """What puts the dispatch into the module; RefusedError where there is none."""
         plan, n = self.plan, self.plan.node
-        q = {s: 1 for c in plan.components for s in c.sweeps}
-        memories, packed = self.bind_inputs([*map(ready, consts)], [*map(ready, xs)], LANES, q)
+        forms = {s: PackedForm(s.width, LANES, 1) for c in plan.components for s in c.sweeps}
+        memories, packed = self.bind_inputs([*map(ready, consts)], [*map(ready, xs)], forms)
         counted = None if count is None else self.input(ready(count), n.args[3].type)  # type: ignore[union-attr]
         carried = [p.type for p in plan.carries]
         kinds = [*carried, *n.types[len(carried) :]]

@@ -97,7 +97,7 @@ class LocalMemory(Memory):
         """One index, row-major."""
         return [_linear(t, where, self.sizes)]
 
-    def row(self, place: ElementPlace) -> TextOperand | None:
+    def row(self, t: Text, place: ElementPlace) -> TextOperand | None:
         """The row among those of the tile."""
         return place.slot
 

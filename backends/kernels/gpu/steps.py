@@ -15,6 +15,7 @@ from lstm_ir.backends.emit.for_loop import first_carried, for_one
 from lstm_ir.backends.kernels.body.atoms import MemorySource
 from lstm_ir.backends.kernels.body.plan import LoopPlan, Sweep
 from lstm_ir.backends.kernels.call.call import Values, ready
+from lstm_ir.backends.kernels.call.packing import PackedForm
 from lstm_ir.backends.kernels.gpu.arena import Arena
 from lstm_ir.backends.kernels.gpu.block import GpuBlock, TileRows
 from lstm_ir.backends.kernels.gpu.dispatch import GpuDispatch
@@ -99,8 +100,8 @@ class StepDispatch(GpuDispatch):
     def planned(self, consts: Values, init: Values, xs: Values, count: ir.Value | None) -> Callable[[], Values]:
         """What puts the loop of dispatches into the module; RefusedError where there is none."""
         plan, n, e = self.plan, self.plan.node, self.e
-        q = {s: 1 for c in plan.components for s in c.sweeps}
-        memories, packed = self.bind_inputs([*map(ready, consts)], [*map(ready, xs)], LANES, q)
+        forms = {s: PackedForm(s.width, LANES, 1) for c in plan.components for s in c.sweeps}
+        memories, packed = self.bind_inputs([*map(ready, consts)], [*map(ready, xs)], forms)
         counted = None if count is None else self.input(ready(count), n.args[3].type)  # type: ignore[union-attr]
         carried = [p.type for p in plan.carries]
         stacked = list(n.types[len(carried) :])

@@ -61,7 +61,7 @@ class Memory:
         """One element."""
         t.line("memref.store {}, {}[{}] : {}", v, self.ref, self.at(t, where), self.kind)
 
-    def row(self, place: ElementPlace) -> TextOperand | None:
+    def row(self, t: Text, place: ElementPlace) -> TextOperand | None:
         """The row of `place` as this memory counts rows."""
         return place.row
 
@@ -140,7 +140,7 @@ def indices(t: Text, access: Access, place: ElementPlace, m: Memory | None = Non
     out: list[TextOperand] = []
     for at in access:
         if isinstance(at, RowAxis):
-            row = place.row if m is None else m.row(place)
+            row = place.row if m is None else m.row(t, place)
             assert row is not None
             out.append(row)
         elif isinstance(at, ColumnAxis):

@@ -12,6 +12,7 @@ import lstm_ir as li
 from lstm_ir.api import prepare
 from lstm_ir.backends.kernels.body.planner import make_plan
 from lstm_ir.backends.kernels.call.packing import grouped
+from lstm_ir.backends.kernels.cpu.schedule import choose
 from lstm_ir.backends.run.devices import resolve
 from lstm_ir.ir.interpret import interpret
 
@@ -76,3 +77,45 @@ def test_rows_of_one_matrix_are_packed_by_one_dispatch(cpu: str) -> None:
     packing = [n for n in before.splitlines() if "stream.cmd.dispatch @" in n and "transpose" in n]
     # There, w0 beside w1; back; d_x: but 64 columns in one block of 4 x 16 lanes are as they were.
     assert len(packing) == (1 if cpu == "x86-64-v4" else 3), packing
+
+
+@pytest.mark.slow_cases(given=[True])
+@pytest.mark.slow_cases(columns=[96])
+@pytest.mark.parametrize("given", [False, True])
+@pytest.mark.parametrize("columns", [20, 70, 96])
+@pytest.mark.parametrize("cell", [li.lstm, li.gru, li.rnn])
+@pytest.mark.parametrize("cpu", ["x86-64", "x86-64-v3"])
+def test_vectors_that_a_tile_sums_lie_side_by_side(
+    cpu: str, cell: Any, columns: int, given: bool, rng: np.random.Generator
+) -> None:
+    """With 16 registers a tile sums a part of a block: packed by IREE and by the kernel for weights that a call brings,
+    with tiles of all heights, and rows of which none is whole."""
+    gates = {li.lstm: 4, li.gru: 3, li.rnn: 1}[cell]
+    x, shapes = li.input("x", ("T", "B", 7)), {"w": (gates * columns, 7), "r": (gates * columns, columns)}
+    arrays = {n: (0.2 * rng.standard_normal(s)).astype(np.float32) for n, s in shapes.items()}
+    w = [li.input(n, s) if given else li.weight(n, arrays[n]) for n, s in shapes.items()]
+    graph = li.Graph("g", [x, *w] if given else [x], {"y": cell(x, *w)[0]})
+    with li.compile(graph, f"cpu:{cpu}") as exe:
+        for rows in (1, 2, 3, 4, 6, 9, 17):
+            call = {"x": rng.standard_normal((5, rows, 7)).astype(np.float32), **(arrays if given else {})}
+            np.testing.assert_allclose(
+                exe(call)["y"], interpret(graph, call)["y"], rtol=2e-5, atol=2e-5, err_msg=str(rows)
+            )
+
+
+def test_what_lies_side_by_side() -> None:
+    """Parts of a block hold the vectors that one loop over k reads; where a pass adds to some sums alone, all do."""
+    for cell, gates, wanted in ((li.lstm, 4, 2), (li.gru, 3, 0), (li.rnn, 1, 2)):
+        x = li.input("x", ("T", "B", 7))
+        w = [li.input(f"w{i}", s) for i, s in enumerate(((gates * 96, 7), (gates * 96, 96)))]
+        (graph,) = prepare(li.Graph("one", [x, *w], {"y": cell(x, *w)[0]}), resolve("cpu")).optimized.entries.values()
+        (scan,) = [n for n in graph.nodes if n.op.name == "scan"]
+        target = resolve("cpu:x86-64-v3").info
+        schedule = choose(make_plan(scan, False), target)
+        ((sweep, form),) = [(s, f) for s, f in schedule.forms.items() if s.dots]
+        assert form.beside == wanted
+        sums = len(sweep.dots)
+        of = form.of(sweep.loops, sums)
+        assert of.parts(sums) * of.vectors(sums) == form.q * sums
+        wide = choose(make_plan(scan, False), resolve("cpu:x86-64-v4").info)
+        assert {f.beside for f in wide.forms.values()} == {0}  # 32 registers hold the sums of a block
