@@ -80,7 +80,7 @@ class Dispatch(LoopCall):
         layout.row_lanes, layout.row_unit = self.schedule.row_lanes, self.schedule.row_unit
         zero = [MemorySource("carry", i) for i, start in enumerate(starts) if start == 0]
         layout.from_zero, layout.sizes = from_zero(plan, zero), counted
-        layout.word_product = word_product_of(self.e.target, lanes)  # type: ignore[arg-type]
+        layout.word_product = word_product_of(self.e.target, lanes)
         layout.bindings = [*self.inputs, *self.outputs, *made.views]
         kernel = CpuLoopKernel(plan, layout, lanes).kernel()
         self.check(kernel.entry.signature)
