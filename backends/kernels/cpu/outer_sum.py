@@ -11,6 +11,7 @@ over it.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from iree.compiler import ir
 
@@ -134,6 +135,15 @@ def form(target: TargetInfo, dtype: DType) -> tuple[int, int]:
     return machine(target).outer, min(SUM, most // TERMS * TERMS)
 
 
+class _Ahead(NamedTuple):
+    """What comes next: the block's first term, the column of the next panel, numbers of this tile and panel."""
+
+    start: TextOperand
+    column: TextOperand
+    tile: TextOperand
+    panel: TextOperand
+
+
 class _OuterSumText:
     """The kernel's function: tiles of `height` rows and up to WIDE vectors of columns.
 
@@ -229,7 +239,6 @@ class _OuterSumText:
         high: TextOperand,
     ) -> None:
         t = self.t
-        start = t.binary("addi", start, SECOND)
         for first, end, vectors in ((t.index(0), MIDDLE, WIDE), (MIDDLE, COLUMNS, NARROW)):
             with t.loop(first, end, t.index(vectors * t.lanes)) as column:
                 places = [t.add(column, j * t.lanes) for j in range(vectors)]
@@ -237,8 +246,11 @@ class _OuterSumText:
                 if self.ragged and vectors == NARROW:
                     masks = [self._mask(place) for place in places]
                 self._pack_panel(panel, start, count, whole, places, masks)
+                number = t.binary("divui", column, t.index(vectors * t.lanes))
                 with t.loop(low, high, t.index(self.height)) as row:
-                    self._tile(panel, whole, row, places, masks)
+                    tile = t.binary("divui", t.binary("subi", row, low), t.index(self.height))
+                    ahead = _Ahead(start, t.add(column, vectors * t.lanes), tile, number)
+                    self._tile(panel, whole, row, places, masks, ahead)
 
     def _pack_panel(
         self, panel: Memory, start: TextOperand, count: TextOperand, whole: TextOperand, places: list[TextOperand],
@@ -247,6 +259,7 @@ class _OuterSumText:
         """A block of some columns of the second operand; none is zero."""
         t = self.t
         zero = t.constant("0.0", t.vector(self.element))
+        start = t.binary("addi", start, SECOND)
         with t.loop(t.index(0), count, t.index(1)) as k:
             at = t.binary("addi", start, k)
             for j, (place, mask) in enumerate(zip(places, masks, strict=True)):
@@ -263,6 +276,7 @@ class _OuterSumText:
         row: TextOperand,
         places: list[TextOperand],
         masks: list[TextOperand | None],
+        ahead: _Ahead,
     ) -> None:
         """One tile of the result, over one block of the sum."""
         t, kind = self.t, self.t.vector(self.element)
@@ -274,6 +288,7 @@ class _OuterSumText:
         tile = t.binary("divui", row, t.index(self.height))
         at, sums, out = t.carried(t.index(0), whole, t.index(TERMS), first, kinds)
         current = dict(zip(cells, sums, strict=True))
+        self._ask(ahead, at, row, len(places))
         for u in range(TERMS):
             k = t.add(at, u)
             right = [load_vector(t, panel, [k, t.index(j * t.lanes)]) for j in range(len(places))]
@@ -283,6 +298,19 @@ class _OuterSumText:
         t.close([current[c] for c in cells], kinds)
         for (i, j), v in zip(cells, out, strict=True):
             store_vector(t, v, self.out, [rows[i], places[j]], guards[i, j])
+
+    def _ask(self, ahead: _Ahead, at: TextOperand, row: TextOperand, vectors: int) -> None:
+        """Asks for a term of the next panel, of the next block one of this tile's rows: as many tiles or panels as an
+        iteration has terms ask for all of them."""
+        t = self.t
+        k, column = t.binary("remui", ahead.tile, t.index(TERMS)), ahead.column
+        k = t.binary("addi", ahead.start, t.binary("addi", at, k))
+        where = [(self.b, t.binary("addi", k, SECOND), t.add(column, j * t.lanes)) for j in range(vectors)]
+        k = t.binary("remui", ahead.panel, t.index(TERMS))
+        k = t.binary("addi", ahead.start, t.add(t.binary("addi", at, k), self.sums))
+        where.append((self.a, t.binary("addi", k, FIRST), row))
+        for m, term, place in where:
+            t.line("memref.prefetch {}[{}], read, locality<2>, data : {}", m.ref, [term, place], m.kind)
 
     def _guards(
         self, rows: list[TextOperand], masks: list[TextOperand | None]
