@@ -8,6 +8,7 @@ from lstm_ir.backends.emit.emitter import Emitter
 from lstm_ir.backends.kernels.body import instead
 from lstm_ir.backends.kernels.body.access import RefusedError
 from lstm_ir.backends.kernels.body.planner import UNALIGNED
+from lstm_ir.backends.kernels.cpu.batched_product import lower_batched_product
 from lstm_ir.backends.kernels.cpu.outer_sum import lower_outer_sum
 from lstm_ir.backends.kernels.cpu.products import lower_product
 from lstm_ir.backends.kernels.cpu.stencil import lower_stencil, pack_before
@@ -17,7 +18,10 @@ from lstm_ir.backends.kernels.gpu.variants import on_gpu
 from lstm_ir.ir.graph import Node
 from lstm_ir.ir.loop import Loop
 
-__all__ = ["lower_loop", "lower_outer_sum", "lower_product", "lower_stencil", "lower_stencil_taps", "pack_before"]
+__all__ = [
+    "lower_batched_product", "lower_loop", "lower_outer_sum", "lower_product", "lower_stencil", "lower_stencil_taps",
+    "pack_before",
+]  # fmt: skip
 
 
 def lower_loop(

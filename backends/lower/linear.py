@@ -31,7 +31,7 @@ def _dot(e: Emitter, n: Node, lhs: ir.Value, rhs: ir.Value) -> ir.Value:
     to = n.types[0]
     total = compute_type(to)
     if e.has_cpu_kernels:
-        for by_kernel in (kernels.lower_product, kernels.lower_outer_sum):
+        for by_kernel in (kernels.lower_product, kernels.lower_outer_sum, kernels.lower_batched_product):
             done = by_kernel(e, n, lhs, rhs)
             if done is not None:
                 return done

@@ -132,6 +132,18 @@ WIDE, NARROW = (3, 2)  # vectors of a tile's columns. Reasoned: a tile of one wo
 TERMS = 4  # terms of an iteration; packed operands end with zeros; figure not kept
 PACKED_NUMBERS = 24  # of a packing kernel's call, at most, beside the tensors; more is left to IREE; figure not kept
 
+# -- batched products
+
+BATCH_AXES = 3  # of a kernel's call, at most. Reasoned: each brings three numbers, a dispatch takes some thirty
+BATCH_ROWS = 64  # rows of a batch that a workgroup has at a time. Reasoned: a panel is put on the stack for each
+BATCH_COLUMNS = 4  # columns, below which products are IREE's. Reasoned: a vector would be nearly empty
+# Heights of tiles by vectors of columns, which are in registers with a panel's vectors of one term. Reasoned: sixteen
+# sums hide the latency of one, and twelve are what sixteen registers hold.
+_BATCH_TILES: Mapping[int, Mapping[int, tuple[int, ...]]] = {
+    32: {4: (4, 2, 1), 2: (8, 4, 1), 1: (8, 4, 1)},
+    16: {2: (6, 4, 2, 1), 1: (8, 4, 1)},
+}
+
 # -- stencils
 
 SUMS = 3  # vectors of places of the tallest tile. Reasoned: as of a sum of outer products; lower ones have more
@@ -148,6 +160,11 @@ TURNED = 16 << 10  # bytes of the cotangent of a block, turned, in a gradient by
 TAP_ROWS = 48  # taps of channels of a panel, about. Reasoned
 FEWEST_PLACES = 24  # of a block of a gradient by taps: between blocks sums are in memory. Reasoned
 PLACES = 1024  # of a block, at most. Reasoned: few channels still give several workgroups work
+
+
+def batch_tiles(target: TargetInfo) -> Mapping[int, tuple[int, ...]]:
+    """Rows of a batched product's tiles, by its vectors of columns, most first."""
+    return _BATCH_TILES[machine(target).registers]
 
 
 def tile_of_places(target: TargetInfo, outputs: int) -> tuple[int, int]:

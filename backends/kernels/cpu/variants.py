@@ -120,7 +120,7 @@ def _narrow_rows(e: Emitter, n: Node, plan: LoopPlan, folded: LoopPlan) -> _Pair
     few = choose(plan, e.target, e.options.helpers, least - 1)
     many = rows_as_lanes(folded, e.target)
     note, bound = f"{few.note}; from {least} rows on, {many.note}", (plan.rows, "uge", least)
-    return _Pair(e, n, (folded, many), (plan, few), [bound], note, joined=True, hides=True)
+    return _Pair(e, n, (folded, many), (plan, few), [bound], note, joined=True)
 
 
 def _hoisted(e: Emitter, n: Node, plan: LoopPlan, folded: LoopPlan, counted: bool) -> _Pair:
@@ -147,7 +147,6 @@ class _Pair:
     sizes: list[_Bound]
     note: str
     joined: bool = False  # apart, weights that both read are kept once
-    hides: bool = False  # IREE makes branches of one condition one, in which results lie elsewhere
 
     def run(self, consts: Values, init: Values, xs: Values, count: ir.Value | None) -> Values:
         """Results leave the branches as kernels keep them: what another dispatch makes of one lies elsewhere in the
@@ -155,8 +154,8 @@ class _Pair:
         e, n = self.e, self.n
         stored = [t.with_dtype(stored_dtype(t.dtype)) for t in n.types]
         with mlir_loc(n.loc, n.op.name):
-            many = e.hidden(self._many()) if self.hides else self._many()
-            choice = e.make("scf.if", [many], list(map(tensor, stored)), regions=2)
+            # Of branches of one condition IREE makes one, in which results lie elsewhere.
+            choice = e.make("scf.if", [e.hidden(self._many())], list(map(tensor, stored)), regions=2)
             e.outside = choice
             places = [ir.InsertionPoint(region.blocks.append()) for region in choice.regions]
             try:

@@ -60,7 +60,8 @@ def _most_steps(e: Emitter, rounds: Rounds) -> int | None:
 
 def _picked(e: Emitter, n: Node, length: ir.Value, most: int, put: tuple[Callable[[], Values], ...]) -> Values:
     """What the first puts for up to `most` steps, and the second for more."""
-    choice = e.make("scf.if", [e.compare("ule", length, e.size(most))], [tensor(t) for t in n.types], regions=2)
+    few = e.hidden(e.compare("ule", length, e.size(most)))  # of branches of one condition IREE makes one
+    choice = e.make("scf.if", [few], [tensor(t) for t in n.types], regions=2)
     outer, e.outside = e.outside, e.outside or choice
     try:
         for region, form in zip(choice.regions, put, strict=True):

@@ -196,6 +196,27 @@ def test_results_of_branches(ways: int, layers: int, H: int, cell: Any, gates: i
                 assert np.abs(got[name] - want).max(initial=0.0) <= 3e-5 * largest, (entry, name, T, B)
 
 
+@pytest.mark.parametrize("H", [4, 20])
+@pytest.mark.parametrize(("cell", "gates"), [(li.lstm, 4), (li.gru, 3), (li.rnn, 1)])
+def test_rows_between_layers_that_others_read_too(cell: Any, gates: int, H: int, rng: np.random.Generator) -> None:
+    """Of two branches of one condition IREE makes one, in which the second layer read zeros: each has its own."""
+    x = li.input("x", ("T", "B", 3))
+    shapes = [(gates * H, 3), (gates * H, H), (gates * H, H), (gates * H, H)]
+    w = [li.weight(f"w{k}", (0.3 * rng.standard_normal(s)).astype(np.float32)) for k, s in enumerate(shapes)]
+    first = cell(x, *w[:2])[0]
+    second = cell(first, *w[2:])[0]
+    values = li.Graph("values", [x], {"first": first, "second": second, "both": li.sum(first * second)})
+    slopes = li.grad(li.Graph("loss", [x], {"loss": li.sum(second * second)}), "loss", ["x", "w0", "w3"])
+    exe = li.compile(li.Program("both", {"values": values, "slopes": slopes}))
+    for T, B in [(5, 1), (5, 2), (5, 3), (1, 1), (40, 1)]:
+        a = rng.standard_normal((T, B, 3)).astype(np.float32)
+        for entry, graph in (("values", values), ("slopes", slopes)):
+            got = exe.entries[entry](x=a)
+            for name, want in interpret(graph, {"x": a}).items():
+                largest = np.abs(want).max(initial=1.0)
+                assert np.abs(got[name] - want).max() <= 1e-5 * largest, (entry, name, T, B)
+
+
 @pytest.mark.parametrize("threads", [1, 2, 7])
 def test_teams_of_any_size_leave_their_flags_as_they_were(threads: int) -> None:
     """A hundred calls of one module; a flag that stayed would end a wait too early, or never."""

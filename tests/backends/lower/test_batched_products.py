@@ -19,8 +19,8 @@ _ORDERS = (  # of the left operand and the right: p batches, i and j rows, k and
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("kind", ["f32", "f16"])
-def test_batched_products_in_any_order_of_axes(kind: str, seed: int) -> None:
+@pytest.mark.parametrize(("kind", "kernels"), [("f32", False), ("f32", True), ("f16", False)])
+def test_batched_products_in_any_order_of_axes(kind: str, kernels: bool, seed: int) -> None:
     """The rows of two batches of 3, 6, 9 or 12 fill as many tiles as one matrix of all; of others they do not."""
     rng = np.random.default_rng(seed)
     entries, calls = {}, {}
@@ -35,7 +35,7 @@ def test_batched_products_in_any_order_of_axes(kind: str, seed: int) -> None:
         entries[name] = li.Graph(name, [x, y], {"z": dot_general(x, y, *places)})
         a, b = (rng.integers(-3, 4, v.shape).astype(li.DType(kind).numpy) for v in (x, y))
         calls[name] = {"x": a, "y": b}, np.einsum(f"{left},{right}->{''.join(out)}", a, b)
-    with li.compile(li.Program("products", entries), options={"cache": False}) as exe:
+    with li.compile(li.Program("products", entries), options={"cache": False, "kernels": kernels}) as exe:
         wrong = [n for n, (arrays, want) in calls.items() if not (exe.entries[n](arrays)["z"] == want).all()]
     assert not wrong, wrong
 
@@ -69,8 +69,9 @@ def test_both_directions_step_by_step(cell: str, seed: int) -> None:
                 np.testing.assert_allclose(value, want[key], rtol=0, atol=3e-5, err_msg=f"{name} {key}")
 
 
+@pytest.mark.parametrize("kernels", [False, True])
 @pytest.mark.parametrize("named", ["", "p", "pa", "pi", "q", "i", "k", "a"])
-def test_batches_behind_what_is_summed_with_named_sizes(named: str, seed: int) -> None:
+def test_batches_behind_what_is_summed_with_named_sizes(named: str, kernels: bool, seed: int) -> None:
     """Both operands in orders that attention and its gradient give: [places, rows of the batch, heads, columns]."""
     rng, size = np.random.default_rng(seed), {"p": 3, "q": 2, "i": 3, "k": 5, "a": 5}
     lefts = ["".join(s) for s in itertools.permutations("pqia")]
@@ -87,6 +88,6 @@ def test_batches_behind_what_is_summed_with_named_sizes(named: str, seed: int) -
         entries[name] = li.Graph(name, [x, y], {"z": dot_general(x, y, *places)})
         a, b = (rng.integers(-3, 4, [size[c] for c in s]).astype("f4") for s in (left, right))
         calls[name] = {"x": a, "y": b}, np.einsum(f"{left},{right}->pqik", a, b)
-    with li.compile(li.Program("products", entries), options={"cache": False}) as exe:
+    with li.compile(li.Program("products", entries), options={"cache": False, "kernels": kernels}) as exe:
         wrong = [n for n, (arrays, want) in calls.items() if not (exe.entries[n](arrays)["z"] == want).all()]
     assert not wrong, wrong

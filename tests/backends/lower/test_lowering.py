@@ -218,13 +218,14 @@ def test_a_scatter_of_halves_leaves_its_operand_to_others(device: str, size: int
         np.testing.assert_array_equal(got[k], want[k], err_msg=k)
 
 
-def test_a_mask_before_a_batched_product(rng: np.random.Generator) -> None:
+@pytest.mark.parametrize("kernels", [False, True])
+def test_a_mask_before_a_batched_product(kernels: bool, rng: np.random.Generator) -> None:
     """IREE reads the mask at a wrong place in the second batch where both become one dispatch."""
     x, c = li.input("x", (2, "B", 5)), li.input("c", (2, "B"), "i1")
     w = rng.standard_normal((2, 28, 5)).astype(np.float32)
     masked = li.select(li.broadcast_in_dim(c, (2, "B", 5), (0, 1)), x, 0.0)
     y = li.dot_general(masked, li.weight("w", w), ((2,), (2,)), ((0,), (0,)))
-    exe = li.compile(li.Graph("masked", [x, c], {"y": y}))
+    exe = li.compile(li.Graph("masked", [x, c], {"y": y}), options={"kernels": kernels})
     for B in (1, 3, 17):
         a = rng.standard_normal((2, B, 5)).astype(np.float32)
         keep = rng.integers(0, 2, (2, B)).astype(bool)

@@ -1,0 +1,289 @@
+"""A batched product by a CPU kernel: of each batch a matrix by another one, wherever their axes lie.
+
+IREE's own packs both sides of every batch, turns what does not lie as it wants it, and is compiled anew for every
+shape. Here sizes and strides are numbers, so all batched products of a module are one kernel, or two. A workgroup has
+some rows of some batches. It puts a panel of the second operand's columns on the stack, over which tiles of the result
+pass in registers; the first operand is read where it lies.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import NamedTuple
+
+from iree.compiler import ir
+
+from lstm_ir.backends.emit.emitter import Emitter
+from lstm_ir.backends.emit.shapes import reshape
+from lstm_ir.backends.kernels.call.call import KernelCall, ready
+from lstm_ir.backends.kernels.cpu import shares
+from lstm_ir.backends.kernels.cpu.machine import BATCH_AXES, BATCH_COLUMNS, BATCH_ROWS, PANEL, batch_tiles
+from lstm_ir.backends.kernels.cpu.products import given
+from lstm_ir.backends.kernels.cpu.register_tile import add_products
+from lstm_ir.backends.kernels.cpu.squares import turned
+from lstm_ir.backends.kernels.text.kernel import Kernel, KernelSignature, called_by_iree
+from lstm_ir.backends.kernels.text.memory import Memory, load_vector, on_stack, put_memories, store_vector
+from lstm_ir.backends.kernels.text.statements import Name, TextOperand, argument
+from lstm_ir.backends.kernels.text.text import Text, stored_type
+from lstm_ir.ir import dims
+from lstm_ir.ir.dims import Dim
+from lstm_ir.ir.graph import Node
+from lstm_ir.ir.target import TargetInfo
+from lstm_ir.ir.types import DType, Shape, TensorType
+from lstm_ir.ops.primitive.linear import free_axes
+
+
+class Axis(NamedTuple):
+    """Axes of an operand that are counted as one: elements, and from one to the next in memory."""
+
+    size: Dim
+    stride: Dim
+
+
+class Layout(NamedTuple):
+    """Where the elements of an operand lie."""
+
+    batches: tuple[Axis, ...]
+    free: Axis
+    summed: Axis
+
+
+def lower_batched_product(e: Emitter, n: Node, lhs: ir.Value, rhs: ir.Value) -> ir.Value | None:
+    """dot_general with batches; None for few columns, for axes that cannot be counted as one, and in loops."""
+    (a, b), to, at = (v.type for v in n.inputs), n.types[0], n.attrs
+    if not e.at_top or to.dtype not in (DType.f32, DType.f64) or {a.dtype, b.dtype} != {to.dtype}:
+        return None
+    if not 0 < len(at["lhs_batching_dimensions"]) <= BATCH_AXES or 0 in (*a.shape, *b.shape):
+        return None
+    if e.options.helpers and not (given(lhs) or given(rhs)):
+        return None  # what publishes its work runs in every call
+    pairs = sorted(zip(at["lhs_contracting_dimensions"], at["rhs_contracting_dimensions"], strict=True))
+    first = layout(a.shape, at["lhs_batching_dimensions"], tuple(i for i, _ in pairs))
+    second = layout(b.shape, at["rhs_batching_dimensions"], tuple(i for _, i in pairs))
+    if first is None or second is None or 1 not in (second.free.stride, second.summed.stride):
+        return None
+    if first.free.size == 1 or (isinstance(second.free.size, int) and second.free.size < BATCH_COLUMNS):
+        return None
+    call = BatchedProduct(e, first, second, to.dtype)
+    flat = [reshape(e, v, t, (dims.product(t.shape),)) for v, t in ((lhs, a), (rhs, b))]
+    return reshape(e, call.run(*flat), TensorType((call.elements,), to.dtype), to.shape)
+
+
+def layout(shape: Shape, batching: tuple[int, ...], summed: tuple[int, ...]) -> Layout | None:
+    """None where free or summed axes are no neighbours."""
+    strides: list[Dim] = [dims.product(shape[i + 1 :]) for i in range(len(shape))]
+    joined = []
+    for axes in (free_axes(len(shape), batching, summed), summed):
+        if any(strides[i] != dims.mul(shape[j], strides[j]) for i, j in pairwise(axes)):
+            return None
+        joined.append(Axis(dims.product(tuple(shape[i] for i in axes)), strides[axes[-1]] if axes else 1))
+    return Layout(tuple(Axis(shape[i], strides[i]) for i in batching), *joined)
+
+
+# Numbers of the kernel: elements of the operands and the result; batches, rows, columns and terms of a batch; from one
+# to the next.
+GROUPS, LHS, RHS, OUT = (argument(word) for word in ("groups", "lhs", "rhs", "elements"))
+BATCHES, ROWS, COLUMNS, TERMS = (argument(word) for word in ("batches", "rows", "columns", "terms"))
+ROW, TERM, OTHER = argument("row"), argument("term"), argument("other")
+
+
+def _batch(axis: int) -> tuple[Name, Name, Name]:
+    """Of a batch axis: its size, the strides of both operands."""
+    return argument(f"batch{axis}"), argument(f"lhs{axis}"), argument(f"rhs{axis}")
+
+
+@dataclass
+class BatchedProduct(KernelCall):
+    """One such call."""
+
+    first: Layout
+    second: Layout
+    dtype: DType
+
+    @property
+    def batches(self) -> Dim:
+        """Of all batch axes."""
+        return dims.product(tuple(axis.size for axis in self.first.batches))
+
+    @property
+    def elements(self) -> Dim:
+        """Of the result."""
+        return dims.product((self.batches, self.first.free.size, self.second.free.size))
+
+    def run(self, lhs: ir.Value, rhs: ir.Value) -> ir.Value:
+        """The dispatch."""
+        assert self.e.target is not None
+        across = self.second.free.stride == 1  # columns are neighbours in memory; else terms are
+        numbers: dict[Name, Dim] = {
+            BATCHES: self.batches, ROWS: self.first.free.size, COLUMNS: self.second.free.size,
+            TERMS: self.first.summed.size, ROW: self.first.free.stride, TERM: self.first.summed.stride,
+            OTHER: self.second.summed.stride if across else self.second.free.stride, OUT: self.elements,
+        }  # fmt: skip
+        for size, operand, v in ((LHS, self.first, lhs), (RHS, self.second, rhs)):
+            axes = (*operand.batches, operand.free, operand.summed)
+            numbers[size] = dims.product(tuple(axis.size for axis in axes))
+            self.input(ready(v), TensorType((numbers[size],), self.dtype))
+        for i, (one, other) in enumerate(zip(self.first.batches, self.second.batches, strict=True)):
+            numbers |= dict(zip(_batch(i), (one.size, one.stride, other.stride), strict=True))
+        self.output(TensorType((self.elements,), self.dtype))
+        text = _BatchedText(self.e.target, self.dtype, len(self.first.batches), across)
+        symbol = self.begin(text.kernel(self.signature([*numbers, GROUPS])))
+        parts = self.e.arith("ceildivui", self.const(self.first.free.size), self.const(BATCH_ROWS))
+        groups = shares.groups(self, self.muli(self.const(self.batches), parts))
+        return self.call(symbol, groups, [*map(self.const, numbers.values()), groups])[0]
+
+
+class _Batch(NamedTuple):
+    """Where a batch begins, in each memory."""
+
+    lhs: TextOperand
+    rhs: TextOperand
+    out: TextOperand
+
+
+class _ColumnPanel(NamedTuple):
+    """So many terms, from `start` on, of some columns of the second operand."""
+
+    memory: Memory
+    start: TextOperand
+    terms: TextOperand
+    column: TextOperand
+    vectors: int
+
+
+class _BatchedText:
+    """The kernel's function."""
+
+    def __init__(self, target: TargetInfo, dtype: DType, axes: int, across: bool) -> None:
+        self.t, self.axes, self.across = Text(max(1, target.vector_bits // dtype.bits)), axes, across
+        self.tiles = batch_tiles(target)
+        element = self.element = stored_type(dtype)
+        self.lhs, self.rhs = Memory("%m_lhs", element, (LHS,)), Memory("%m_rhs", element, (RHS,))
+        self.out = Memory("%m_out", element, (OUT,))
+        self.terms = PANEL // (next(iter(self.tiles)) * self.t.lanes * dtype.bits // 8)  # of a panel
+
+    def kernel(self, taken: KernelSignature) -> Kernel:
+        """One function."""
+        t = self.t
+        put_memories(t, (*taken.reads, *taken.writes), (self.lhs, self.rhs, self.out))
+        self._all()
+        return Kernel((t.function("", taken, called_by_iree()),))
+
+    def _all(self) -> None:
+        t = self.t
+        parts = t.binary("ceildivui", ROWS, t.index(BATCH_ROWS))
+        low, high = shares.share(t, t.binary("muli", BATCHES, parts), GROUPS)
+        memory = on_stack(t, self.element, (self.terms, next(iter(self.tiles)) * t.lanes))
+        some = t.binary("maxui", TERMS, t.index(1))  # of no terms the sums are zeros
+        with t.loop(low, high, t.index(1)) as unit:
+            batch = self._batch(t.binary("divui", unit, parts))
+            first = t.binary("muli", t.binary("remui", unit, parts), t.index(BATCH_ROWS))
+            end = t.binary("minui", t.add(first, BATCH_ROWS), ROWS)
+            with t.loop(t.index(0), some, t.index(self.terms)) as start:
+                count = t.binary("minui", t.binary("subi", TERMS, start), t.index(self.terms))
+                widest = next(iter(self.tiles)) * t.lanes
+                with t.loop(t.index(0), COLUMNS, t.index(widest)) as column:
+                    self._columns(batch, (first, end), memory, start, count, column)
+
+    def _batch(self, number: TextOperand) -> _Batch:
+        t = self.t
+        lhs: TextOperand = t.index(0)
+        rhs: TextOperand = t.index(0)
+        out = t.binary("muli", number, t.binary("muli", ROWS, COLUMNS))
+        for axis in reversed(range(self.axes)):
+            size, of_lhs, of_rhs = _batch(axis)
+            at = t.binary("remui", number, size) if axis else number
+            number = t.binary("divui", number, size) if axis else number
+            lhs = t.binary("addi", lhs, t.binary("muli", at, of_lhs))
+            rhs = t.binary("addi", rhs, t.binary("muli", at, of_rhs))
+        return _Batch(lhs, rhs, out)
+
+    def _columns(
+        self, batch: _Batch, rows: tuple[TextOperand, TextOperand], memory: Memory, start: TextOperand,
+        count: TextOperand, column: TextOperand,
+    ) -> None:  # fmt: skip
+        """A panel of as many vectors as are left, and its tiles."""
+        t = self.t
+        left = t.binary("subi", COLUMNS, column)
+        widths = list(self.tiles)
+        for vectors, fewer in zip(widths, [*widths[1:], 0], strict=True):
+            wide = t.compare("ugt", left, t.index(fewer * t.lanes))
+            if vectors != widths[0]:
+                wide = t.binary("andi", wide, t.compare("ule", left, t.index(vectors * t.lanes)), "i1")
+            with t.when(wide):
+                panel = _ColumnPanel(memory, start, count, column, vectors)
+                (self._across if self.across else self._along)(panel, batch)
+                at, end = rows
+                for height in self.tiles[vectors]:
+                    n = t.index(height)
+                    whole = t.binary("muli", t.binary("divui", t.binary("subi", end, at), n), n)
+                    stop = t.binary("addi", at, whole)
+                    with t.loop(at, stop, n) as row:
+                        self._tile(panel, batch, row, height)
+                    at = stop
+
+    def _masks(self, panel: _ColumnPanel) -> list[TextOperand]:
+        """Columns of each vector that there are."""
+        t = self.t
+        left = [t.binary("subi", COLUMNS, t.add(panel.column, j * t.lanes)) for j in range(panel.vectors)]
+        return [t.mask(t.binary("maxsi", n, t.index(0))) for n in left]
+
+    def _across(self, panel: _ColumnPanel, batch: _Batch) -> None:
+        """Columns lie side by side."""
+        t, masks = self.t, self._masks(panel)
+        with t.loop(t.index(0), panel.terms, t.index(1)) as k:
+            at = t.binary("muli", t.binary("addi", panel.start, k), OTHER)
+            at = t.binary("addi", t.binary("addi", batch.rhs, at), panel.column)
+            for j, mask in enumerate(masks):
+                v = load_vector(t, self.rhs, [t.add(at, j * t.lanes)], mask)
+                store_vector(t, v, panel.memory, [k, t.index(j * t.lanes)])
+
+    def _along(self, panel: _ColumnPanel, batch: _Batch) -> None:
+        """Terms do: squares of them are turned, the last one over those before; of fewer one by one. Past the last
+        column the last one stands again."""
+        t, last = self.t, self.t.binary("subi", COLUMNS, self.t.index(1))
+        enough = t.compare("uge", panel.terms, t.index(t.lanes))
+        for j in range(panel.vectors):
+            columns = []
+            for lane in range(t.lanes):
+                column = t.binary("minui", t.add(panel.column, j * t.lanes + lane), last)
+                at = t.binary("addi", t.binary("muli", column, OTHER), panel.start)
+                columns.append(t.binary("addi", batch.rhs, at))
+            with t.when(enough):
+                end = t.binary("subi", panel.terms, t.index(t.lanes))
+                with t.loop(t.index(0), panel.terms, t.index(t.lanes)) as k:
+                    k = t.binary("minui", k, end)
+                    square = [load_vector(t, self.rhs, [t.binary("addi", c, k)]) for c in columns]
+                    for i, v in enumerate(turned(t, self.element, square)):
+                        store_vector(t, v, panel.memory, [t.add(k, i), t.index(j * t.lanes)])
+            with t.when(t.opposite(enough)), t.loop(t.index(0), panel.terms, t.index(1)) as k:
+                for lane, c in enumerate(columns):
+                    one = self.rhs.load(t, [t.binary("addi", c, k)])
+                    panel.memory.store(t, one, [k, t.index(j * t.lanes + lane)])
+
+    def _tile(self, panel: _ColumnPanel, batch: _Batch, row: TextOperand, height: int) -> None:
+        """Rows of the result in a panel's columns: its terms are added to those of the panels before."""
+        t, kind = self.t, self.t.vector(self.element)
+        cells = [(i, j) for i in range(height) for j in range(panel.vectors)]
+        masks, zero = self._masks(panel), t.constant("0.0", kind)
+        lines: list[TextOperand] = []
+        places: dict[tuple[int, int], TextOperand] = {}
+        for i in range(height):
+            at = t.binary("addi", t.binary("muli", t.add(row, i), ROW), t.binary("muli", panel.start, TERM))
+            lines.append(t.binary("addi", batch.lhs, at))
+            at = t.binary("addi", t.binary("muli", t.add(row, i), COLUMNS), panel.column)
+            places |= {(i, j): t.add(t.binary("addi", batch.out, at), j * t.lanes) for j in range(panel.vectors)}
+        begins = t.compare("eq", panel.start, t.index(0))
+        before = {c: load_vector(t, self.out, [places[c]], masks[c[1]]) for c in cells}
+        init = [t.select(begins, zero, before[c], kind) for c in cells]
+        k, inside, out = t.carried(t.index(0), panel.terms, t.index(1), init, [kind] * len(cells))
+        current = dict(zip(cells, inside, strict=True))
+        right = [load_vector(t, panel.memory, [k, t.index(j * t.lanes)]) for j in range(panel.vectors)]
+        term = t.binary("muli", k, TERM)
+        for i, line in enumerate(lines):
+            one = self.lhs.load(t, [t.binary("addi", line, term)])
+            add_products(t, current, one, {(i, j): v for j, v in enumerate(right)}, self.element)
+        t.close([current[c] for c in cells], [kind] * len(cells))
+        for c, v in zip(cells, out, strict=True):
+            store_vector(t, v, self.out, [places[c]], masks[c[1]])
