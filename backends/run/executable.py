@@ -262,7 +262,7 @@ def _drivers(target: Target, asked: str | None, *, each_call: bool) -> tuple[str
         drivers = (target.drivers[0] if asked is None or (on_cpu and asked == "cpu") else asked,)
     for where in drivers:
         if where.partition(":")[0] not in target.drivers:
-            expected = " or ".join(target.drivers)
+            expected = " or ".join((*target.drivers, "cpu") if on_cpu else target.drivers)
             raise TargetError(f"device {where} does not run modules for {target}; expected {expected}")
     if on_cpu:
         why = cpus.refusal(target.info.triple, target.info.features)

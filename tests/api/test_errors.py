@@ -142,6 +142,11 @@ def scan_carry_changes_type() -> object:
 
 
 @in_graph()
+def scan_without_a_function() -> object:
+    return li.scan(None, x(3), x(11, 3))  # type: ignore[arg-type]
+
+
+@in_graph()
 def scan_rows_differ() -> object:
     return li.scan(lambda h, v: (h, v[0]), x(3), (x(11, 3), x(12, 3)))
 

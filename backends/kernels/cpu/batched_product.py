@@ -142,12 +142,18 @@ class _Batch(NamedTuple):
     out: TextOperand
 
 
-class _ColumnPanel(NamedTuple):
-    """So many terms, from `start` on, of some columns of the second operand."""
+class _PanelTerms(NamedTuple):
+    """Terms start .. start + count of some columns of the second operand, and where they are put."""
 
     memory: Memory
     start: TextOperand
-    terms: TextOperand
+    count: TextOperand
+
+
+class _ColumnPanel(NamedTuple):
+    """Those of so many vectors of columns."""
+
+    terms: _PanelTerms
     column: TextOperand
     vectors: int
 
@@ -184,7 +190,7 @@ class _BatchedText:
                 count = t.binary("minui", t.binary("subi", TERMS, start), t.index(self.terms))
                 widest = next(iter(self.tiles)) * t.lanes
                 with t.loop(t.index(0), COLUMNS, t.index(widest)) as column:
-                    self._columns(batch, (first, end), memory, start, count, column)
+                    self._columns(batch, (first, end), _PanelTerms(memory, start, count), column)
 
     def _batch(self, number: TextOperand) -> _Batch:
         t = self.t
@@ -200,20 +206,21 @@ class _BatchedText:
         return _Batch(lhs, rhs, out)
 
     def _columns(
-        self, batch: _Batch, rows: tuple[TextOperand, TextOperand], memory: Memory, start: TextOperand,
-        count: TextOperand, column: TextOperand,
-    ) -> None:  # fmt: skip
+        self, batch: _Batch, rows: tuple[TextOperand, TextOperand], terms: _PanelTerms, column: TextOperand
+    ) -> None:
         """A panel of as many vectors as are left, and its tiles."""
-        t = self.t
+        t, widths = self.t, list(self.tiles)
         left = t.binary("subi", COLUMNS, column)
-        widths = list(self.tiles)
-        for vectors, fewer in zip(widths, [*widths[1:], 0], strict=True):
-            wide = t.compare("ugt", left, t.index(fewer * t.lanes))
-            if vectors != widths[0]:
-                wide = t.binary("andi", wide, t.compare("ule", left, t.index(vectors * t.lanes)), "i1")
-            with t.when(wide):
-                panel = _ColumnPanel(memory, start, count, column, vectors)
-                (self._across if self.across else self._along)(panel, batch)
+        width: TextOperand = t.index(widths[-1])
+        for vectors, fewer in zip(reversed(widths[:-1]), reversed(widths[1:]), strict=True):
+            width = t.select(t.compare("ugt", left, t.index(fewer * t.lanes)), t.index(vectors), width)
+        with t.loop(t.index(0), width, t.index(1)) as j:
+            place = t.binary("muli", j, t.index(t.lanes))
+            first = t.binary("addi", column, place)
+            (self._across if self.across else self._along)(terms, batch, first, place)
+        for vectors in widths:
+            with t.when(t.compare("eq", width, t.index(vectors))):
+                panel = _ColumnPanel(terms, column, vectors)
                 at, end = rows
                 for height in self.tiles[vectors]:
                     n = t.index(height)
@@ -223,63 +230,60 @@ class _BatchedText:
                         self._tile(panel, batch, row, height)
                     at = stop
 
-    def _masks(self, panel: _ColumnPanel) -> list[TextOperand]:
-        """Columns of each vector that there are."""
+    def _mask(self, first: TextOperand) -> TextOperand:
+        """The columns from `first` on that there are."""
         t = self.t
-        left = [t.binary("subi", COLUMNS, t.add(panel.column, j * t.lanes)) for j in range(panel.vectors)]
-        return [t.mask(t.binary("maxsi", n, t.index(0))) for n in left]
+        return t.mask(t.binary("maxsi", t.binary("subi", COLUMNS, first), t.index(0)))
 
-    def _across(self, panel: _ColumnPanel, batch: _Batch) -> None:
-        """Columns lie side by side."""
-        t, masks = self.t, self._masks(panel)
-        with t.loop(t.index(0), panel.terms, t.index(1)) as k:
-            at = t.binary("muli", t.binary("addi", panel.start, k), OTHER)
-            at = t.binary("addi", t.binary("addi", batch.rhs, at), panel.column)
-            for j, mask in enumerate(masks):
-                v = load_vector(t, self.rhs, [t.add(at, j * t.lanes)], mask)
-                store_vector(t, v, panel.memory, [k, t.index(j * t.lanes)])
+    def _across(self, terms: _PanelTerms, batch: _Batch, first: TextOperand, place: TextOperand) -> None:
+        """A vector of each term, whose columns lie side by side."""
+        t, mask = self.t, self._mask(first)
+        with t.loop(t.index(0), terms.count, t.index(1)) as k:
+            at = t.binary("muli", t.binary("addi", terms.start, k), OTHER)
+            v = load_vector(t, self.rhs, [t.binary("addi", t.binary("addi", batch.rhs, at), first)], mask)
+            store_vector(t, v, terms.memory, [k, place])
 
-    def _along(self, panel: _ColumnPanel, batch: _Batch) -> None:
-        """Terms do: squares of them are turned, the last one over those before; of fewer one by one. Past the last
-        column the last one stands again."""
-        t, last = self.t, self.t.binary("subi", COLUMNS, self.t.index(1))
-        enough = t.compare("uge", panel.terms, t.index(t.lanes))
-        for j in range(panel.vectors):
-            columns = []
-            for lane in range(t.lanes):
-                column = t.binary("minui", t.add(panel.column, j * t.lanes + lane), last)
-                at = t.binary("addi", t.binary("muli", column, OTHER), panel.start)
-                columns.append(t.binary("addi", batch.rhs, at))
-            with t.when(enough):
-                end = t.binary("subi", panel.terms, t.index(t.lanes))
-                with t.loop(t.index(0), panel.terms, t.index(t.lanes)) as k:
-                    k = t.binary("minui", k, end)
-                    square = [load_vector(t, self.rhs, [t.binary("addi", c, k)]) for c in columns]
-                    for i, v in enumerate(turned(t, self.element, square)):
-                        store_vector(t, v, panel.memory, [t.add(k, i), t.index(j * t.lanes)])
-            with t.when(t.opposite(enough)), t.loop(t.index(0), panel.terms, t.index(1)) as k:
-                for lane, c in enumerate(columns):
-                    one = self.rhs.load(t, [t.binary("addi", c, k)])
-                    panel.memory.store(t, one, [k, t.index(j * t.lanes + lane)])
+    def _along(self, terms: _PanelTerms, batch: _Batch, first: TextOperand, place: TextOperand) -> None:
+        """The same where terms lie side by side: squares are turned, the last one over those before; of fewer terms one
+        by one. Past the last column the last one stands again."""
+        t, memory, count = self.t, terms.memory, terms.count
+        last, columns = t.binary("subi", COLUMNS, t.index(1)), []
+        for lane in range(t.lanes):
+            column = t.binary("minui", t.add(first, lane), last)
+            at = t.binary("addi", t.binary("muli", column, OTHER), terms.start)
+            columns.append(t.binary("addi", batch.rhs, at))
+        enough = t.compare("uge", count, t.index(t.lanes))
+        with t.when(enough):
+            end = t.binary("subi", count, t.index(t.lanes))
+            with t.loop(t.index(0), count, t.index(t.lanes)) as k:
+                k = t.binary("minui", k, end)
+                square = [load_vector(t, self.rhs, [t.binary("addi", c, k)]) for c in columns]
+                for i, v in enumerate(turned(t, self.element, square)):
+                    store_vector(t, v, memory, [t.add(k, i), place])
+        with t.when(t.opposite(enough)), t.loop(t.index(0), count, t.index(1)) as k:
+            for lane, c in enumerate(columns):
+                one = self.rhs.load(t, [t.binary("addi", c, k)])
+                memory.store(t, one, [k, t.add(place, lane)])
 
     def _tile(self, panel: _ColumnPanel, batch: _Batch, row: TextOperand, height: int) -> None:
         """Rows of the result in a panel's columns: its terms are added to those of the panels before."""
         t, kind = self.t, self.t.vector(self.element)
         cells = [(i, j) for i in range(height) for j in range(panel.vectors)]
-        masks, zero = self._masks(panel), t.constant("0.0", kind)
+        zero = t.constant("0.0", kind)
+        masks = [self._mask(t.add(panel.column, j * t.lanes)) for j in range(panel.vectors)]
         lines: list[TextOperand] = []
         places: dict[tuple[int, int], TextOperand] = {}
         for i in range(height):
-            at = t.binary("addi", t.binary("muli", t.add(row, i), ROW), t.binary("muli", panel.start, TERM))
+            at = t.binary("addi", t.binary("muli", t.add(row, i), ROW), t.binary("muli", panel.terms.start, TERM))
             lines.append(t.binary("addi", batch.lhs, at))
             at = t.binary("addi", t.binary("muli", t.add(row, i), COLUMNS), panel.column)
             places |= {(i, j): t.add(t.binary("addi", batch.out, at), j * t.lanes) for j in range(panel.vectors)}
-        begins = t.compare("eq", panel.start, t.index(0))
+        begins = t.compare("eq", panel.terms.start, t.index(0))
         before = {c: load_vector(t, self.out, [places[c]], masks[c[1]]) for c in cells}
         init = [t.select(begins, zero, before[c], kind) for c in cells]
-        k, inside, out = t.carried(t.index(0), panel.terms, t.index(1), init, [kind] * len(cells))
+        k, inside, out = t.carried(t.index(0), panel.terms.count, t.index(1), init, [kind] * len(cells))
         current = dict(zip(cells, inside, strict=True))
-        right = [load_vector(t, panel.memory, [k, t.index(j * t.lanes)]) for j in range(panel.vectors)]
+        right = [load_vector(t, panel.terms.memory, [k, t.index(j * t.lanes)]) for j in range(panel.vectors)]
         term = t.binary("muli", k, TERM)
         for i, line in enumerate(lines):
             one = self.lhs.load(t, [t.binary("addi", line, term)])

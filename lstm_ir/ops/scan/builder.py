@@ -107,7 +107,9 @@ def scan(
 
 
 def _check_arguments(cell: Callable[..., Any], args: Sequence[Any], consts: int, with_step: bool, loc: Loc) -> None:
-    """ArgumentError for a cell that does not take these arguments."""
+    """ArgumentError for a cell that does not take these arguments, or is no function."""
+    if not callable(cell):
+        raise options.refuse("scan", "cell", cell, "a function of carry and x")
     try:
         takes = inspect.signature(cell)
     except (TypeError, ValueError):
