@@ -143,11 +143,11 @@ class _Batch(NamedTuple):
 
 
 class _PanelTerms(NamedTuple):
-    """Terms start .. start + count of some columns of the second operand, and where they are put."""
+    """Terms start .. start + length of some columns of the second operand, and where they are put."""
 
     memory: Memory
     start: TextOperand
-    count: TextOperand
+    length: TextOperand
 
 
 class _ColumnPanel(NamedTuple):
@@ -238,7 +238,7 @@ class _BatchedText:
     def _across(self, terms: _PanelTerms, batch: _Batch, first: TextOperand, place: TextOperand) -> None:
         """A vector of each term, whose columns lie side by side."""
         t, mask = self.t, self._mask(first)
-        with t.loop(t.index(0), terms.count, t.index(1)) as k:
+        with t.loop(t.index(0), terms.length, t.index(1)) as k:
             at = t.binary("muli", t.binary("addi", terms.start, k), OTHER)
             v = load_vector(t, self.rhs, [t.binary("addi", t.binary("addi", batch.rhs, at), first)], mask)
             store_vector(t, v, terms.memory, [k, place])
@@ -246,7 +246,7 @@ class _BatchedText:
     def _along(self, terms: _PanelTerms, batch: _Batch, first: TextOperand, place: TextOperand) -> None:
         """The same where terms lie side by side: squares are turned, the last one over those before; of fewer terms one
         by one. Past the last column the last one stands again."""
-        t, memory, count = self.t, terms.memory, terms.count
+        t, memory, count = self.t, terms.memory, terms.length
         last, columns = t.binary("subi", COLUMNS, t.index(1)), []
         for lane in range(t.lanes):
             column = t.binary("minui", t.add(first, lane), last)
@@ -281,7 +281,7 @@ class _BatchedText:
         begins = t.compare("eq", panel.terms.start, t.index(0))
         before = {c: load_vector(t, self.out, [places[c]], masks[c[1]]) for c in cells}
         init = [t.select(begins, zero, before[c], kind) for c in cells]
-        k, inside, out = t.carried(t.index(0), panel.terms.count, t.index(1), init, [kind] * len(cells))
+        k, inside, out = t.carried(t.index(0), panel.terms.length, t.index(1), init, [kind] * len(cells))
         current = dict(zip(cells, inside, strict=True))
         right = [load_vector(t, panel.terms.memory, [k, t.index(j * t.lanes)]) for j in range(panel.vectors)]
         term = t.binary("muli", k, TERM)
