@@ -77,6 +77,11 @@ class Builder:
         """The value, which IREE may not compute at compile time."""
         return self.make("util.optimization_barrier", [v], [v.type]).result
 
+    def choice(self, condition: ir.Value, types: Sequence[TensorType]) -> ir.Operation:
+        """Two empty branches that give such tensors, the first where the condition holds, which IREE may not know: of
+        branches of one condition it makes one, in which a result may lie at another offset, for which it takes 0."""
+        return self.make("scf.if", [self.hidden(condition)], [tensor(t) for t in types], regions=2)
+
     def op(self, name: str, operands: Sequence[ir.Value], result: TensorType, **attrs: ir.Attribute) -> ir.Value:
         """An op with one tensor result."""
         return self.make(name, operands, [tensor(result)], attrs).result

@@ -8,7 +8,6 @@ from typing import TypeAlias
 from iree.compiler import ir
 
 from lstm_ir.backends.emit.emitter import Emitter
-from lstm_ir.backends.emit.mlir_types import tensor
 from lstm_ir.ir.target import DEVICE
 from lstm_ir.ir.types import DType, TensorType
 
@@ -122,8 +121,7 @@ def first_carried(e: Emitter, t: TensorType, make: Callable[[], ir.Value]) -> ir
         return make()
     one = ir.IntegerType.get_signless(1)
     taken = e.make("arith.constant", [], [one], {"value": ir.IntegerAttr.get(one, 1)}).result
-    taken = e.hidden(taken)
-    branch = e.make("scf.if", [taken], [tensor(t)], regions=2)
+    branch = e.choice(taken, [t])
     for region, given in zip(branch.regions, (make, None), strict=True):
         with ir.InsertionPoint(region.blocks.append()):
             e.make("scf.yield", [given() if given else e.filled(0, t, own=True)], [])

@@ -17,7 +17,6 @@ from typing import NamedTuple
 from iree.compiler import ir
 
 from lstm_ir.backends.emit.emitter import Emitter
-from lstm_ir.backends.emit.mlir_types import tensor
 from lstm_ir.backends.kernels.call.call import (
     KernelCall,
     Make,
@@ -109,8 +108,7 @@ class Scratch:
             return results(held)
         tests = [e.compare("ule", call.const(size), call.const(most)) for size, most in self.kept.fits]
         small = reduce(lambda a, b: e.make("arith.andi", [a, b], [a.type]).result, tests)
-        # Of branches that IREE makes one, a result may lie at another offset in either, for which it then takes 0.
-        choice = e.make("scf.if", [e.hidden(small)], list(map(tensor, call.results)), regions=2)
+        choice = e.choice(small, call.results)
         with ir.InsertionPoint(choice.regions[0].blocks.append()):
             e.make("scf.yield", results(held), [])
         with ir.InsertionPoint(choice.regions[1].blocks.append()):

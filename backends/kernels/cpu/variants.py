@@ -19,7 +19,6 @@ from iree.compiler import ir
 
 from lstm_ir.backends.emit.emitter import Emitter
 from lstm_ir.backends.emit.for_loop import number_of_steps
-from lstm_ir.backends.emit.mlir_types import tensor
 from lstm_ir.backends.emit.places import mlir_loc
 from lstm_ir.backends.kernels.body.access import RefusedError
 from lstm_ir.backends.kernels.body.plan import LoopPlan, UntilCarry
@@ -154,8 +153,7 @@ class _Pair:
         e, n = self.e, self.n
         stored = [t.with_dtype(stored_dtype(t.dtype)) for t in n.types]
         with mlir_loc(n.loc, n.op.name):
-            # Of branches of one condition IREE makes one, in which results lie elsewhere.
-            choice = e.make("scf.if", [e.hidden(self._many())], list(map(tensor, stored)), regions=2)
+            choice = e.choice(self._many(), stored)
             e.outside = choice
             places = [ir.InsertionPoint(region.blocks.append()) for region in choice.regions]
             try:

@@ -12,7 +12,6 @@ from collections.abc import Callable
 from iree.compiler import ir
 
 from lstm_ir.backends.emit.emitter import Emitter
-from lstm_ir.backends.emit.mlir_types import tensor
 from lstm_ir.backends.emit.places import mlir_loc
 from lstm_ir.backends.kernels.body.access import RefusedError
 from lstm_ir.backends.kernels.body.planner import make_plan
@@ -60,8 +59,7 @@ def _most_steps(e: Emitter, rounds: Rounds) -> int | None:
 
 def _picked(e: Emitter, n: Node, length: ir.Value, most: int, put: tuple[Callable[[], Values], ...]) -> Values:
     """What the first puts for up to `most` steps, and the second for more."""
-    few = e.hidden(e.compare("ule", length, e.size(most)))  # of branches of one condition IREE makes one
-    choice = e.make("scf.if", [few], [tensor(t) for t in n.types], regions=2)
+    choice = e.choice(e.compare("ule", length, e.size(most)), n.types)
     outer, e.outside = e.outside, e.outside or choice
     try:
         for region, form in zip(choice.regions, put, strict=True):
