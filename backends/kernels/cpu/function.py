@@ -186,12 +186,11 @@ class CpuLoopKernel:
 
         zero = t.index(0)
         if not mine or size == self.plan.loop.length:
-            _, ran = run(StepBlock(zero, zero, every), self.steps, state)
+            _, ran = run(StepBlock(zero, every), self.steps, state)
         else:
             first, inside, out = t.carried(zero, every, t.index(size), state, kinds)
             end = t.binary("minui", t.add(first, size), every)
-            number = t.binary("divui", first, t.index(size))
-            t.close(run(StepBlock(number, first, end), end, (inside[0], inside[1])), kinds)
+            t.close(run(StepBlock(first, end), end, (inside[0], inside[1])), kinds)
             ran = out[1]
         with team.last(ran):
             carries.end(args.finals, ran)

@@ -66,9 +66,8 @@ class RowRange(NamedTuple):
 
 
 class StepBlock(NamedTuple):
-    """Steps first .. end of a loop, the block of this number."""
+    """Steps first .. end of a loop."""
 
-    number: TextOperand
     first: TextOperand
     end: TextOperand
 
@@ -191,7 +190,8 @@ class Team:
         done = self._done(block.first, block.first)
         flag, target = 3 + self.total + earlier, t.add(done, 1 + earlier + work.pieces)
         forward = t.constant("false", "i1")
-        with self._shared(work, flag, block.number, target, forward, rows) as turn:
+        which = t.binary("divui", block.first, t.index(self.block))
+        with self._shared(work, flag, which, target, forward, rows) as turn:
             yield turn
 
     @contextmanager
