@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from kernel_checks import AVX2, BASELINE
 
 import lstm_ir as li
 from lstm_ir.api import prepare
@@ -39,9 +40,9 @@ def _kernels(graph: li.Graph | li.Program, target: str = "cpu") -> int:
     return len(set(re.findall(r"flow.dispatch @(recurrence_\w+)::", prepare(graph, resolve(target)).text)))
 
 
-@pytest.mark.slow_cases(target=["cpu:x86-64"])
+@pytest.mark.slow_cases(target=[BASELINE])
 @pytest.mark.slow_cases(named=["pk", "kn"])
-@pytest.mark.parametrize("target", ["cpu", "cpu:x86-64-v3", "cpu:x86-64"])
+@pytest.mark.parametrize("target", ["cpu", AVX2, BASELINE])
 @pytest.mark.parametrize("named", ["", "pm", "kn", "pk"])
 @pytest.mark.parametrize("dtype", ["f32", "f64"])
 def test_axes_in_any_order(dtype: str, named: str, target: str, rng: np.random.Generator) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from iree_stream import stream
+from kernel_checks import AVX2, BASELINE
 
 import lstm_ir as li
 from lstm_ir.api import prepare
@@ -84,9 +85,9 @@ def test_rows_of_one_matrix_are_packed_by_one_dispatch(cpu: str) -> None:
 @pytest.mark.parametrize("given", [False, True])
 @pytest.mark.parametrize("columns", [20, 70, 96])
 @pytest.mark.parametrize("cell", [li.lstm, li.gru, li.rnn])
-@pytest.mark.parametrize("cpu", ["x86-64", "x86-64-v3"])
+@pytest.mark.parametrize("target", [BASELINE, AVX2])
 def test_vectors_that_a_tile_sums_lie_side_by_side(
-    cpu: str, cell: Any, columns: int, given: bool, rng: np.random.Generator
+    target: str, cell: Any, columns: int, given: bool, rng: np.random.Generator
 ) -> None:
     """With 16 registers a tile sums a part of a block: packed by IREE and by the kernel for weights that a call brings,
     with tiles of all heights, and rows of which none is whole."""
@@ -95,7 +96,7 @@ def test_vectors_that_a_tile_sums_lie_side_by_side(
     arrays = {n: (0.2 * rng.standard_normal(s)).astype(np.float32) for n, s in shapes.items()}
     w = [li.input(n, s) if given else li.weight(n, arrays[n]) for n, s in shapes.items()]
     graph = li.Graph("g", [x, *w] if given else [x], {"y": cell(x, *w)[0]})
-    with li.compile(graph, f"cpu:{cpu}") as exe:
+    with li.compile(graph, target) as exe:
         for rows in (1, 2, 3, 4, 6, 9, 17):
             call = {"x": rng.standard_normal((5, rows, 7)).astype(np.float32), **(arrays if given else {})}
             np.testing.assert_allclose(
