@@ -6,10 +6,14 @@ A product of many rows with a matrix is a kernel of one step (`backends/kernels/
 registers; an op behind it was one more pass over the results. Operands beside the product are the same for all rows,
 as a bias, or one number for each row, as a mask, or tensors of the result's shape, as a residual. Dense layers of 128
 to 2000 units take 0.91 to 1.0 of the time (docs/performance.md).
+
+A convolution is a stencil, of which the same holds: what follows it reads one number for each output, or tensors of
+the result's shape (`backends/kernels/cpu/stencil_step.py`).
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar
@@ -27,7 +31,14 @@ from lstm_ir.ir.types import Shape
 from lstm_ir.ops.scan.node import STEP, scan_node
 from lstm_ir.passes.base import KernelPass, Notes, register
 from lstm_ir.passes.sink_elementwise import of_elements
-from lstm_ir.passes.tuned import EPILOGUE_OPS, LOOP_TENSORS, PRODUCT_ELEMENTS, PRODUCT_ROWS, PRODUCT_WORK
+from lstm_ir.passes.tuned import (
+    EPILOGUE_OPS,
+    LOOP_TENSORS,
+    PRODUCT_ELEMENTS,
+    PRODUCT_ROWS,
+    PRODUCT_WORK,
+    STENCIL_OUTPUTS,
+)
 
 
 @register
@@ -45,9 +56,10 @@ class FuseEpilogues(KernelPass):
         new: dict[Value, Value] = {}
         taken = set[Node]()
         for n in graph.nodes:
-            if n in taken or not _of_many_rows(n) or n.inputs[0] not in called:
+            kind = _AfterProduct if _of_many_rows(n) else _AfterStencil if _of_many_outputs(n) else None
+            if n in taken or kind is None or n.inputs[0] not in called:
                 continue
-            fused = _Fused(graph, order, n, taken)
+            fused = kind(graph, order, n, taken)
             if not fused.chain:
                 continue
             with at(n.loc.through(self.name)):
@@ -74,12 +86,21 @@ def _of_many_rows(n: Node) -> bool:
     return size >= PRODUCT_ELEMENTS and not few
 
 
+def _of_many_outputs(n: Node) -> bool:
+    """Whether it is a stencil whose outputs fill vectors."""
+    if n.op.name != "stencil" or not n.inputs[1].type.is_static:
+        return False
+    dtype, outputs = n.types[0].dtype, n.inputs[1].shape[1]
+    assert isinstance(outputs, int)
+    return dtype.is_float and dtype.bits >= 32 and outputs >= STENCIL_OUTPUTS
+
+
 def _rows(n: Node) -> Dim:
     return dims.product(n.inputs[0].shape[:-1])
 
 
 @dataclass
-class _Fused:
+class _Fused(ABC):
     """One product and what follows it, as a loop; nodes of other such loops are `taken`."""
 
     graph: Graph
@@ -93,8 +114,24 @@ class _Fused:
         self.nodes = {self.product}
         self.chain = self._chain()
         self.nodes = {self.product, *self.chain}
-        self.shape = (_rows(self.product), self.product.types[0].shape[-1])
         self._made: dict[Value, Value] = {}
+
+    @property
+    @abstractmethod
+    def shape(self) -> Shape:
+        """What the body has the results as."""
+
+    @abstractmethod
+    def _alike(self, n: Node) -> bool:
+        """Whether a reshape of results leaves apart what has numbers of its own."""
+
+    @abstractmethod
+    def _sums(self) -> Value:
+        """The product in the body."""
+
+    @abstractmethod
+    def _repeated(self, v: Value, inner: Value, places: tuple[int, ...]) -> Value | None:
+        """Inside, an operand `v` that repeats `inner`, whose axes are at these places; None where all of it is read."""
 
     def _chain(self) -> list[Node]:
         """Nodes behind the product, up to one that is all that others read of them."""
@@ -104,7 +141,7 @@ class _Fused:
             if not readers:
                 break
             n = min(readers, key=self.order.__getitem__)
-            alike = n.op.name == "reshape" and n.types[0].shape[-1:] == n.inputs[0].shape[-1:]
+            alike = n.op.name == "reshape" and self._alike(n)
             if n in self.taken or not (alike or of_elements(n)):
                 break  # it reads one that stays
             found.append(n)
@@ -139,9 +176,7 @@ class _Fused:
     def _computed(self, v: Value) -> Value:
         n = v.node
         if n is self.product:
-            lhs, rhs = n.inputs
-            x = self._row(lhs, (self.shape[0], lhs.shape[-1]))
-            return ops.dot_general(x, self._const(rhs), ((1,), n.attrs["rhs_contracting_dimensions"]))
+            return self._sums()
         if n in self.chain and n.op.name == "reshape":
             return self._inside(n.inputs[0])
         if n in self.chain or self._moves(v):
@@ -160,11 +195,12 @@ class _Fused:
         if number is not None:
             return ops.broadcast_in_dim(constant(number, v.dtype), self.shape, ())
         if n.op.name == "broadcast_in_dim":
-            inner, places = n.inputs[0], n.attrs["broadcast_dimensions"]
-            if not inner.rank or (places == (v.rank - 1,) and inner.shape == v.shape[-1:]):
-                return ops.broadcast_in_dim(self._const(inner), self.shape, (1,) * inner.rank)
-            if inner.shape == v.shape[:-1] and places == tuple(range(v.rank - 1)):
-                return ops.broadcast_in_dim(self._row(inner, self.shape[:1]), self.shape, (0,))
+            inner = n.inputs[0]
+            if dims.product(inner.shape) == 1:
+                return ops.broadcast_in_dim(self._const(ops.reshape(inner, ())), self.shape, ())
+            found = self._repeated(v, inner, n.attrs["broadcast_dimensions"])
+            if found is not None:
+                return found
         return self._row(v, self.shape)
 
     def _const(self, v: Value) -> Value:
@@ -172,3 +208,59 @@ class _Fused:
 
     def _row(self, v: Value, shape: Shape) -> Value:
         return self.rows.setdefault((v, shape), parameter(f"row{len(self.rows)}", v.type.with_shape(shape)))
+
+
+class _AfterProduct(_Fused):
+    """Of a product: results are [rows, columns]."""
+
+    @property
+    def shape(self) -> Shape:
+        """Of all rows."""
+        return (_rows(self.product), self.product.types[0].shape[-1])
+
+    def _alike(self, n: Node) -> bool:
+        return n.types[0].shape[-1:] == n.inputs[0].shape[-1:]
+
+    def _sums(self) -> Value:
+        lhs, rhs = self.product.inputs
+        x = self._row(lhs, (self.shape[0], lhs.shape[-1]))
+        return ops.dot_general(x, self._const(rhs), ((1,), self.product.attrs["rhs_contracting_dimensions"]))
+
+    def _repeated(self, v: Value, inner: Value, places: tuple[int, ...]) -> Value | None:
+        if places == (v.rank - 1,) and inner.shape == v.shape[-1:]:
+            return ops.broadcast_in_dim(self._const(inner), self.shape, (1,))
+        if inner.shape == v.shape[:-1] and places == tuple(range(v.rank - 1)):
+            return ops.broadcast_in_dim(self._row(inner, self.shape[:1]), self.shape, (0,))
+        return None
+
+
+class _AfterStencil(_Fused):
+    """Of a stencil: results are [N,G,M,H,W], or with G and M in one axis, or H and W."""
+
+    @property
+    def shape(self) -> Shape:
+        """The stencil's."""
+        return self.product.types[0].shape
+
+    def _outputs(self, shape: Shape) -> tuple[int, ...] | None:
+        """The axes of outputs in a shape of the results; None where they do not stand alone."""
+        batch, groups, each, *_ = self.shape
+        if shape[:1] != (batch,):
+            return None
+        if shape == self.shape:
+            return 1, 2
+        return (1,) if shape[1:2] == (dims.mul(groups, each),) else None
+
+    def _alike(self, n: Node) -> bool:
+        return self._outputs(n.types[0].shape) is not None
+
+    def _sums(self) -> Value:
+        lhs, rhs = self.product.inputs
+        return make(self.product.op, self._row(lhs, lhs.shape), self._const(rhs), **self.product.attrs).values[0]
+
+    def _repeated(self, v: Value, inner: Value, places: tuple[int, ...]) -> Value | None:
+        mine, each = self._outputs(v.shape), self.shape[1:3]
+        used = tuple(p for p, d in zip(places, inner.shape, strict=True) if d != 1)
+        if mine is None or not set(used) <= set(mine) or dims.product(inner.shape) != dims.product(each):
+            return None
+        return ops.broadcast_in_dim(self._const(ops.reshape(inner, each)), self.shape, (1, 2))

@@ -12,6 +12,7 @@ from lstm_ir.backends.kernels.cpu.batched_product import lower_batched_product
 from lstm_ir.backends.kernels.cpu.outer_sum import lower_outer_sum
 from lstm_ir.backends.kernels.cpu.products import lower_product
 from lstm_ir.backends.kernels.cpu.stencil import lower_stencil, pack_before
+from lstm_ir.backends.kernels.cpu.stencil_step import lower_stencil_step, of_stencil
 from lstm_ir.backends.kernels.cpu.stencil_taps import lower_stencil_taps
 from lstm_ir.backends.kernels.cpu.variants import on_cpu, until_on_cpu
 from lstm_ir.backends.kernels.gpu.variants import on_gpu
@@ -29,6 +30,11 @@ def lower_loop(
 ) -> list[ir.Value] | None:
     """Scan `n` by a kernel, or None if it needs the loop; one line goes to the notes."""
     assert e.target is not None
+    if of_stencil(Loop(n)):
+        step = lower_stencil_step(e, Loop(n), consts, xs) if e.target.kind == "cpu" else None
+        if step is not None:
+            e.notes.append(f"scan at {n.loc}: kernel, a convolution and what follows it")
+        return step
     try:
         if e.target.kind == "cpu":
             out, note = (until_on_cpu if Loop(n).until else on_cpu)(e, n, consts, init, xs, count)

@@ -26,6 +26,7 @@ from lstm_ir.backends.kernels.cpu.panel import PanelForm
 from lstm_ir.backends.kernels.cpu.panel_call import PanelCall
 from lstm_ir.backends.kernels.cpu.register_tile import add_products
 from lstm_ir.backends.kernels.cpu.squares import turned
+from lstm_ir.backends.kernels.cpu.stencil_after import AfterSums, AfterText
 from lstm_ir.backends.kernels.text.kernel import Kernel, KernelSignature, called_by_iree
 from lstm_ir.backends.kernels.text.memory import Memory, load_vector, on_stack, put_memories, store_vector
 from lstm_ir.backends.kernels.text.statements import Name, TextOperand, argument
@@ -98,16 +99,23 @@ class OutputStencil(PanelCall):
     def _bytes(self) -> int:
         return self.dtype.bits // 8
 
-    def run(self, lhs: ir.Value, given: TensorType, packed: ir.Value, to: TensorType) -> ir.Value:
-        """The dispatch."""
+    def lines(self, to: TensorType) -> TensorType:
+        """What the kernel gives: of each batch and output all places."""
+        return TensorType((dims.product(to.shape[:3]), dims.product(to.shape[3:])), self.dtype)
+
+    def run(
+        self, lhs: ir.Value, given: TensorType, packed: ir.Value, to: TensorType, after: AfterSums | None = None
+    ) -> ir.Value:
+        """The dispatch, of what follows its sums too."""
         (groups, outputs, each, count), tile, form = self.kernels, self.tile, self.form
-        sizes, phases = self.phases.counts(*to.shape[3:]), self.phases
-        lines = TensorType((dims.product(to.shape[:3]), dims.product(to.shape[3:])), self.dtype)
+        sizes, phases, lines = self.phases.counts(*to.shape[3:]), self.phases, self.lines(to)
         held = min(each, max(1, min(STENCIL_PANEL // self._bytes // form.plane, -(-CHUNK_TERMS // count))))
         chunks = 1 if form.direct else -(-each // held)
         held = -(-each // chunks)
         self.see(lhs, given, held, phases.seen)
         self.input(ready(packed), TensorType((groups * tile.tiles, each * count, tile.width), self.dtype))
+        for o in () if after is None else after.operands:
+            self.input(ready(o.given), o.type)
         self.output(lines)
         outer, numbers = dims.mul(given.shape[0], groups), self.numbers(given, sizes)
         numbers |= {OUTER: outer, KINDS: groups, TILES: tile.tiles, OUTPUTS: outputs, CHANNELS: each, TAPS: count}
@@ -117,7 +125,7 @@ class OutputStencil(PanelCall):
         most = max(1, machine(self.e.target).products // (tile.places * tile.vectors))
         whole = [math.gcd(held, last) * len(which) for which in phases.which]
         terms = [max(n for n in range(1, most + 1) if k % n == 0) for k in whole]
-        text = _OutputText(self.dtype, tile, form, held, phases, terms, ragged=outputs % tile.width != 0)
+        text = _OutputText(self.dtype, tile, form, held, phases, terms, after, ragged=outputs % tile.width != 0)
 
         def total() -> Values:
             return [shares.groups(self, self.muli(self.blocks(outer, sizes), self.const(tile.tiles)))]
@@ -158,8 +166,8 @@ class _OutputText:
     """
 
     def __init__(
-        self, dtype: DType, tile: OutputTile, form: PanelForm, held: int, phases: Phases, terms: Sequence[int], *,
-        ragged: bool,
+        self, dtype: DType, tile: OutputTile, form: PanelForm, held: int, phases: Phases, terms: Sequence[int],
+        after: AfterSums | None, *, ragged: bool,
     ) -> None:  # fmt: skip
         self.t, self.tile = Text(tile.lanes), tile
         self.one_row, self.phases, self.terms, self.ragged = form.rows == 1, phases, terms, ragged
@@ -170,6 +178,9 @@ class _OutputText:
         # The last tile and the last square may have places behind the block's.
         self.room = max(-(-form.places // n) * n for n in (tile.places, tile.lanes))
         self.sums = on_stack(self.t, element, (len(phases.which) * self.room, tile.width))
+        self.after = None if after is None else AfterText(self.t, after, self.y.sizes)
+        if after is not None:
+            self.held = on_stack(self.t, element, (tile.lanes, max(1, phases.spacing[1]) * tile.lanes))
 
     def kernel(self, taken: KernelSignature, numbers: Mapping[Name, Dim]) -> Kernel:
         """One function, its memories first."""
@@ -182,7 +193,8 @@ class _OutputText:
         bindings = iter((*taken.reads, *taken.writes))
         lines = t.binary("muli", t.binary("muli", OUTER, CHANNELS), panels.HEIGHT)
         self.seen.put(lines, t.binary("muli", HELD, TAPS), bindings)
-        put_memories(t, bindings, (self.w, self.y))
+        beside = () if self.after is None else self.after.memories.values()
+        put_memories(t, bindings, (self.w, *beside, self.y))
         self._all()
         return Kernel((t.function("", taken, called_by_iree()),))
 
@@ -313,16 +325,51 @@ class _OutputText:
         whole = t.compare("uge", left, t.index(lanes * len(phases)))
         if self.ragged:
             whole = t.binary("andi", whole, t.compare("uge", exist, t.index(lanes)), "i1")
-        with t.when(whole):
-            for i, vectors in enumerate(lines):
-                for j, v in enumerate(vectors):
-                    store_vector(t, v, self.y, [t.add(row, i), t.add(place, j * lanes)])
-        with t.when(t.opposite(whole)):
-            for i, vectors in enumerate(lines):
-                have = t.select(t.compare("ult", t.index(i), exist), left, t.index(0)) if self.ragged else left
-                for j, v in enumerate(vectors):
-                    rest = have if j == 0 else t.binary("maxsi", t.binary("subi", have, t.index(j * lanes)), t.index(0))
-                    store_vector(t, v, self.y, [t.add(row, i), t.add(place, j * lanes)], t.mask(rest))
+        if self.after is not None:
+            self._hold(lines)
+        for way, (room, have) in ((whole, (None, None)), (t.opposite(whole), (left, exist))):
+            with t.when(way):
+                if self.after is None:
+                    for i, vectors in enumerate(lines):
+                        self._line(t.index(i), vectors, row, place, room, have)
+                else:
+                    with t.loop(t.index(0), t.index(lanes), t.index(1)) as line:
+                        held = [load_vector(t, self.held, [line, t.index(j * lanes)]) for j in range(len(phases))]
+                        self._line(line, held, row, place, room, have)
+
+    def _hold(self, lines: list[list[TextOperand]]) -> None:
+        """Squares on the stack, for a loop over their lines: what follows the sums is written once."""
+        for i, vectors in enumerate(lines):
+            for j, v in enumerate(vectors):
+                store_vector(self.t, v, self.held, [self.t.index(i), self.t.index(j * self.t.lanes)])
+
+    def _line(
+        self, i: TextOperand, vectors: Sequence[TextOperand], row: TextOperand, place: TextOperand,
+        left: TextOperand | None, exist: TextOperand | None,
+    ) -> None:  # fmt: skip
+        """Store one line of squares; of `left` places where that is given, and only where it is one of `exist`."""
+        t, lanes = self.t, self.t.lanes
+        if left is not None and self.ragged:
+            assert exist is not None
+            left = t.select(t.compare("ult", i, exist), left, t.index(0))
+        to = t.binary("addi", row, i)
+        for j, v in enumerate(vectors):
+            mask = None
+            if left is not None:
+                rest = left if j == 0 else t.binary("maxsi", t.binary("subi", left, t.index(j * lanes)), t.index(0))
+                mask = t.mask(rest)
+            at = [to, t.add(place, j * lanes)]
+            if self.after is not None:
+                v = self.after.result(v, at, self._output(to, left is not None), mask)
+            store_vector(t, v, self.y, at, mask)
+
+    def _output(self, line: TextOperand, perhaps: bool) -> TextOperand:
+        """The output of all groups that a line of the result is of; the last one where it may not exist."""
+        t = self.t
+        every = t.binary("muli", KINDS, OUTPUTS)
+        if perhaps and self.ragged:
+            line = t.binary("minui", line, t.add(ALL_OUTPUTS, -1))
+        return t.binary("remui", line, every)
 
     def _alternating(self, a: TextOperand, b: TextOperand) -> list[TextOperand]:
         """Elements of both in turn, as two vectors."""

@@ -1,0 +1,90 @@
+"""A loop of one step that is a stencil and what follows it, as `fuse-epilogues` makes them, by the stencil's kernel."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from iree.compiler import ir
+
+from lstm_ir.backends.emit.emitter import Emitter
+from lstm_ir.backends.emit.shapes import reshape
+from lstm_ir.backends.kernels.body.access import RefusedError
+from lstm_ir.backends.kernels.cpu.products import given
+from lstm_ir.backends.kernels.cpu.stencil_after import AfterOperand, AfterSums
+from lstm_ir.backends.kernels.cpu.stencil_outputs import output_stencil
+from lstm_ir.ir import dims
+from lstm_ir.ir.graph import Node, Value
+from lstm_ir.ir.literals import splat
+from lstm_ir.ir.loop import Loop
+from lstm_ir.ir.opdef import Trait
+from lstm_ir.ir.types import DType
+
+Values = list[ir.Value]
+
+
+def of_stencil(loop: Loop) -> bool:
+    """Whether it is a loop of one step with one stencil, and one result."""
+    once = loop.length == 1 and not loop.init and not loop.until and len(loop.rows) == 1
+    return once and [n.op.name for n in loop.body.nodes].count("stencil") == 1
+
+
+def lower_stencil_step(e: Emitter, loop: Loop, consts: Values, xs: Values) -> Values | None:
+    """The result of such a loop by the kernel; None where none takes it: its ops by themselves are as good."""
+    (n,) = (n for n in loop.body.nodes if n.op.name == "stencil")
+    (x, w), to, after = n.inputs, n.types[0], _after(loop, n)
+    brought = dict(zip((*loop.const_params, *loop.x_params), (*consts, *xs), strict=True))
+    known = {x, w} <= brought.keys() and 0 not in (*x.shape, *w.shape, *to.shape)
+    if after is None or to.dtype not in (DType.f32, DType.f64) or not known or not e.at_top:
+        return None
+    call = output_stencil(e, n, to)
+    if call is None or (e.options.helpers and not given(brought[x])):
+        return None
+    rows = {v: reshape(e, brought[v], v.type.with_shape((1, *v.shape)), v.shape) for v in loop.x_params}
+    lines, operands = call.lines(to), []
+    for v, p in after.repeated.items():
+        flat = p.type.with_shape((dims.product(p.shape),))
+        operands.append(AfterOperand(v, reshape(e, brought[p], p.type, flat.shape), flat))
+    for v in after.tensors:
+        flat = v.type.with_shape(lines.shape)
+        operands.append(AfterOperand(v, reshape(e, rows[v], v.type, flat.shape), flat))
+    rounds = any(m in e.decided.nodes for m in loop.body.nodes)
+    behind = AfterSums(after.nodes, n.values[0], loop.rows[0], tuple(operands), rounds)
+    try:
+        out = call.run(rows[x], x.type, call.packed(brought[w]), to, behind)
+    except RefusedError:  # an op that no kernel has in this dtype, or more tensors than a dispatch takes
+        return None
+    return [reshape(e, out, lines, loop.node.types[0].shape)]
+
+
+class _After(NamedTuple):
+    """Elementwise nodes, what they repeat by the parameter with its numbers, and what they read element by element."""
+
+    nodes: tuple[Node, ...]
+    repeated: dict[Value, Value]
+    tensors: tuple[Value, ...]
+
+
+def _after(loop: Loop, stencil: Node) -> _After | None:
+    """What follows the stencil; None where that is more than elements of one dtype."""
+    result, nodes, repeated = stencil.types[0], list[Node](), dict[Value, Value]()
+    for n in loop.body.nodes:
+        v, values = n.values[0], (*n.inputs, *n.values)
+        if n is stencil or n.op.name == "parameter" or splat(v) is not None:
+            continue
+        if v.shape == result.shape and _repeats(n, loop):
+            repeated[v] = n.inputs[0]
+        elif Trait.elementwise in n.op.traits and all(x.shape == result.shape for x in values):
+            nodes.append(n)
+        else:
+            return None
+    read = [v for n in nodes for v in n.inputs]
+    if {v.dtype for v in (*read, *loop.rows)} - {DType.i1} != {result.dtype} or loop.rows[0].dtype is DType.i1:
+        return None
+    return _After(tuple(nodes), repeated, tuple(dict.fromkeys(v for v in read if v in loop.x_params)))
+
+
+def _repeats(n: Node, loop: Loop) -> bool:
+    """Whether a node repeats one number, or one for each output [G,M]."""
+    if n.op.name != "broadcast_in_dim" or n.inputs[0] not in loop.const_params:
+        return False
+    return bool(n.attrs["broadcast_dimensions"] == ((1, 2) if n.inputs[0].rank else ()))
