@@ -31,14 +31,7 @@ from lstm_ir.ir.types import Shape
 from lstm_ir.ops.scan.node import STEP, scan_node
 from lstm_ir.passes.base import KernelPass, Notes, register
 from lstm_ir.passes.sink_elementwise import of_elements
-from lstm_ir.passes.tuned import (
-    EPILOGUE_OPS,
-    LOOP_TENSORS,
-    PRODUCT_ELEMENTS,
-    PRODUCT_ROWS,
-    PRODUCT_WORK,
-    STENCIL_OUTPUTS,
-)
+from lstm_ir.passes.tuned import EPILOGUE_OPS, LOOP_TENSORS, PRODUCT_ELEMENTS, PRODUCT_ROWS, PRODUCT_WORK
 
 
 @register
@@ -56,7 +49,7 @@ class FuseEpilogues(KernelPass):
         new: dict[Value, Value] = {}
         taken = set[Node]()
         for n in graph.nodes:
-            kind = _AfterProduct if _of_many_rows(n) else _AfterStencil if _of_many_outputs(n) else None
+            kind = _AfterProduct if _of_many_rows(n) else _AfterStencil if _of_floats(n) else None
             if n in taken or kind is None or n.inputs[0] not in called:
                 continue
             fused = kind(graph, order, n, taken)
@@ -86,13 +79,10 @@ def _of_many_rows(n: Node) -> bool:
     return size >= PRODUCT_ELEMENTS and not few
 
 
-def _of_many_outputs(n: Node) -> bool:
-    """Whether it is a stencil whose outputs fill vectors."""
-    if n.op.name != "stencil" or not n.inputs[1].type.is_static:
-        return False
-    dtype, outputs = n.types[0].dtype, n.inputs[1].shape[1]
-    assert isinstance(outputs, int)
-    return dtype.is_float and dtype.bits >= 32 and outputs >= STENCIL_OUTPUTS
+def _of_floats(n: Node) -> bool:
+    """Whether it is a stencil that kernels have."""
+    dtype = n.types[0].dtype
+    return n.op.name == "stencil" and n.inputs[1].type.is_static and dtype.is_float and dtype.bits >= 32
 
 
 def _rows(n: Node) -> Dim:

@@ -19,4 +19,3 @@ ROWS_BY_COLUMNS = 4
 # the CPU's kernels: what follows it is computed there. Measured: from 16,384 elements on (docs/performance.md).
 PRODUCT_ROWS, PRODUCT_ELEMENTS, PRODUCT_WORK = 16, 1 << 14, 1 << 21
 EPILOGUE_OPS = 32  # that follow one product. Reasoned: a kernel of more is compiled for longer than it gains
-STENCIL_OUTPUTS = 16  # of a group, from which what follows a stencil joins it. Reasoned: fewer fill no vector

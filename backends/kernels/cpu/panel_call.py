@@ -10,6 +10,7 @@ from iree.compiler import ir
 from lstm_ir.backends.emit.shapes import reshape
 from lstm_ir.backends.kernels.call.call import KernelCall, Values, ready
 from lstm_ir.backends.kernels.cpu.panel import NUMBERS, PanelForm
+from lstm_ir.backends.kernels.cpu.stencil_after import AfterSums
 from lstm_ir.backends.kernels.text.kernel import Kernel, KernelSignature
 from lstm_ir.backends.kernels.text.statements import Name
 from lstm_ir.ir import dims
@@ -32,6 +33,16 @@ class PanelCall(KernelCall):
         if not self.form.direct:
             table = self.form.table(held, parts)
             self.input(ready(self.e.constant(table, DType.i32)), TensorType(table.shape, DType.i32))
+
+    def lines(self, to: TensorType) -> TensorType:
+        """What the kernel gives: of each batch and output all places."""
+        return TensorType((dims.product(to.shape[:3]), dims.product(to.shape[3:])), self.dtype)
+
+    def results_of(self, to: TensorType, after: AfterSums | None) -> None:
+        """The result's lines, and what is read beside the sums."""
+        for o in () if after is None else after.operands:
+            self.input(ready(o.given), o.type)
+        self.output(self.lines(to))
 
     def numbers(self, t: TensorType, sizes: tuple[Dim, Dim]) -> dict[Name, Dim]:
         """Those of panels, by their names; sizes: of the results."""

@@ -65,7 +65,8 @@ def lower_stencil(e: Emitter, n: Node, lhs: ir.Value, rhs: ir.Value, to: TensorT
         return found
     few = place_stencil(e, n, to)
     if few is not None:
-        return few.run(lhs, a, few.packed(rhs) if packed is None else packed, to)
+        lines = few.run(lhs, a, few.packed(rhs) if packed is None else packed, to)
+        return reshape(e, lines, few.lines(to), to.shape)
     seen = parameter("x", a)
     planes = Planes.of(seen, Taps.of(n.attrs), *to.shape[3:])
     (lhs,) = e.graph(Graph("planes", [seen], [planes.value]), [lhs])

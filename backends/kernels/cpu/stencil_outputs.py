@@ -99,24 +99,18 @@ class OutputStencil(PanelCall):
     def _bytes(self) -> int:
         return self.dtype.bits // 8
 
-    def lines(self, to: TensorType) -> TensorType:
-        """What the kernel gives: of each batch and output all places."""
-        return TensorType((dims.product(to.shape[:3]), dims.product(to.shape[3:])), self.dtype)
-
     def run(
         self, lhs: ir.Value, given: TensorType, packed: ir.Value, to: TensorType, after: AfterSums | None = None
     ) -> ir.Value:
-        """The dispatch, of what follows its sums too."""
+        """The dispatch, of what follows its sums too: lines of results."""
         (groups, outputs, each, count), tile, form = self.kernels, self.tile, self.form
-        sizes, phases, lines = self.phases.counts(*to.shape[3:]), self.phases, self.lines(to)
+        sizes, phases = self.phases.counts(*to.shape[3:]), self.phases
         held = min(each, max(1, min(STENCIL_PANEL // self._bytes // form.plane, -(-CHUNK_TERMS // count))))
         chunks = 1 if form.direct else -(-each // held)
         held = -(-each // chunks)
         self.see(lhs, given, held, phases.seen)
         self.input(ready(packed), TensorType((groups * tile.tiles, each * count, tile.width), self.dtype))
-        for o in () if after is None else after.operands:
-            self.input(ready(o.given), o.type)
-        self.output(lines)
+        self.results_of(to, after)
         outer, numbers = dims.mul(given.shape[0], groups), self.numbers(given, sizes)
         numbers |= {OUTER: outer, KINDS: groups, TILES: tile.tiles, OUTPUTS: outputs, CHANNELS: each, TAPS: count}
         numbers |= {HELD: held, CHUNKS: chunks, Y_HEIGHT: to.shape[3], Y_WIDTH: to.shape[4]}
@@ -141,7 +135,7 @@ def lower_output_stencil(e: Emitter, n: Node, lhs: ir.Value, rhs: ir.Value, to: 
     packed = e.before_loop.get(n)
     packed = call.packed(rhs) if packed is None else packed
     lines = call.run(lhs, n.inputs[0].type.with_dtype(to.dtype), packed, to)
-    return reshape(e, lines, TensorType((dims.product(to.shape[:3]), dims.product(to.shape[3:])), to.dtype), to.shape)
+    return reshape(e, lines, call.lines(to), to.shape)
 
 
 def output_stencil(e: Emitter, n: Node, to: TensorType) -> OutputStencil | None:

@@ -15,7 +15,6 @@ from iree.compiler import ir
 
 from lstm_ir import ops
 from lstm_ir.backends.emit.emitter import Emitter
-from lstm_ir.backends.emit.shapes import reshape
 from lstm_ir.backends.kernels.call.call import ready
 from lstm_ir.backends.kernels.cpu import panel as panels
 from lstm_ir.backends.kernels.cpu import shares
@@ -23,6 +22,7 @@ from lstm_ir.backends.kernels.cpu.machine import ROW_PLACES, STENCIL_PANEL, tile
 from lstm_ir.backends.kernels.cpu.panel import PanelForm
 from lstm_ir.backends.kernels.cpu.panel_call import PanelCall
 from lstm_ir.backends.kernels.cpu.register_tile import add_products
+from lstm_ir.backends.kernels.cpu.stencil_after import AfterSums, AfterText
 from lstm_ir.backends.kernels.text.kernel import Kernel, KernelSignature, called_by_iree
 from lstm_ir.backends.kernels.text.memory import Memory, load_vector, put_memories, store_vector
 from lstm_ir.backends.kernels.text.statements import Name, TextOperand, argument
@@ -81,20 +81,20 @@ class PlaceStencil(PanelCall):
         tiles = ops.reshape(ops.transpose(tiles, (0, 1, 3, 4, 2)), (groups * self.tiles, each * count, self.rows))
         return self.e.graph(Graph("kernels", [w], [tiles]), [rhs])[0]
 
-    def run(self, lhs: ir.Value, given: TensorType, packed: ir.Value, to: TensorType) -> ir.Value:
-        """The dispatch."""
+    def run(
+        self, lhs: ir.Value, given: TensorType, packed: ir.Value, to: TensorType, after: AfterSums | None = None
+    ) -> ir.Value:
+        """The dispatch, of what follows its sums too: lines of results."""
         groups, outputs, each, count = self.kernels
         sizes = (to.shape[3], to.shape[4])
-        lines = TensorType((dims.product(to.shape[:3]), dims.product(sizes)), self.dtype)
         self.see(lhs, given, each)
         self.input(ready(packed), TensorType((groups * self.tiles, each * count, self.rows), self.dtype))
-        self.output(lines)
+        self.results_of(to, after)
         outer, numbers = dims.mul(given.shape[0], groups), self.numbers(given, sizes)
         numbers |= {OUTER: outer, KINDS: groups, TILES: self.tiles, OUTPUTS: outputs, CHANNELS: each}
         numbers |= {TERMS: each * count}
-        text = _PlacesText(self)
-        out = self.dispatch(text.kernel, [GROUPS], numbers, lambda: [shares.groups(self, self.blocks(outer, sizes))])
-        return reshape(self.e, out, lines, to.shape)
+        text = _PlacesText(self, after)
+        return self.dispatch(text.kernel, [GROUPS], numbers, lambda: [shares.groups(self, self.blocks(outer, sizes))])
 
 
 def in_spans(
@@ -115,12 +115,13 @@ def in_spans(
 class _PlacesText:
     """The kernel's function."""
 
-    def __init__(self, call: PlaceStencil) -> None:
+    def __init__(self, call: PlaceStencil, after: AfterSums | None) -> None:
         self.t, self.rows, self.vectors = Text(call.lanes), call.rows, call.vectors
         element = self.element = stored_type(call.dtype)
         self.seen = panels.Seen.of(self.t, element, call.form, call.kernels[2])
         self.w = Memory("%m_w", element, (ALL_TILES, TERMS, call.rows))
         self.y = Memory("%m_y", element, (ALL_OUTPUTS, PLACES))
+        self.after = None if after is None else AfterText(self.t, after, self.y.sizes)
 
     def kernel(self, taken: KernelSignature, numbers: Mapping[Name, Dim]) -> Kernel:
         """One function, its memories first."""
@@ -132,7 +133,7 @@ class _PlacesText:
         bindings = iter((*taken.reads, *taken.writes))
         lines = t.binary("muli", t.binary("muli", OUTER, CHANNELS), panels.HEIGHT)
         self.seen.put(lines, TERMS, bindings)
-        put_memories(t, bindings, (self.w, self.y))
+        put_memories(t, bindings, (self.w, *(self.after.memories.values() if self.after else ()), self.y))
         self._all()
         return Kernel((t.function("", taken, called_by_iree()),))
 
@@ -182,5 +183,10 @@ class _PlacesText:
             add_products(t, current, w, {(i, j): v for j, v in enumerate(seen)}, self.element)
         t.close([current[c] for c in cells], kinds)
         to = t.binary("addi", place, start)
+        every = t.binary("muli", KINDS, OUTPUTS)
         for (i, j), v in zip(cells, sums, strict=True):
-            store_vector(t, v, self.y, [t.add(row, i), t.add(to, offsets[j])], masks[j])
+            line = t.add(row, i)
+            at: list[TextOperand] = [line, t.add(to, offsets[j])]
+            if self.after is not None:
+                v = self.after.result(v, at, t.binary("remui", line, every), masks[j])
+            store_vector(t, v, self.y, at, masks[j])

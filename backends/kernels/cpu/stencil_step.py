@@ -12,6 +12,7 @@ from lstm_ir.backends.kernels.body.access import RefusedError
 from lstm_ir.backends.kernels.cpu.products import given
 from lstm_ir.backends.kernels.cpu.stencil_after import AfterOperand, AfterSums
 from lstm_ir.backends.kernels.cpu.stencil_outputs import output_stencil
+from lstm_ir.backends.kernels.cpu.stencil_places import place_stencil
 from lstm_ir.ir import dims
 from lstm_ir.ir.graph import Node, Value
 from lstm_ir.ir.literals import splat
@@ -36,7 +37,8 @@ def lower_stencil_step(e: Emitter, loop: Loop, consts: Values, xs: Values) -> Va
     known = {x, w} <= brought.keys() and 0 not in (*x.shape, *w.shape, *to.shape)
     if after is None or to.dtype not in (DType.f32, DType.f64) or not known or not e.at_top:
         return None
-    call = output_stencil(e, n, to)
+    many = output_stencil(e, n, to)
+    call = place_stencil(e, n, to) if many is None else many
     if call is None or (e.options.helpers and not given(brought[x])):
         return None
     rows = {v: reshape(e, brought[v], v.type.with_shape((1, *v.shape)), v.shape) for v in loop.x_params}

@@ -66,6 +66,8 @@ CASES = {
     "first layer": Case("conv", "N", 1, ("H", 31), (3, 3), 64, padding=((1, 1), (1, 1))),
     "two phases": Case("transposed", 2, 18, (31,), (5,), 36, (2,), more=(1,)),
     "four phases": Case("transposed", "N", 20, ("H", "W"), (3, 4), 24, (2, 2), ((1, 0), (0, 1))),
+    "by channel": Case("conv", "N", 21, ("L",), (7,), 21, padding=((3, 3),), groups=21),
+    "few": Case("conv", "N", 4, ("H", 40), (3, 2), 9, padding=((1, 1), (1, 0))),
     "f64": Case("conv", "N", 10, ("L",), (3,), 20, (2,), ((1, 1),), dtype="f64"),
 }
 
@@ -112,7 +114,9 @@ def test_the_same_numbers(name: str, seed: int) -> None:
 
 @pytest.mark.parametrize("word", [AVX2, BASELINE])
 def test_the_same_numbers_with_other_vectors(word: str, seed: int) -> None:
-    compare([CASES[n] for n in ("named", "groups", "four phases", "f64")], ["bias, relu", "flags"], seed, target=word)
+    compare(
+        [CASES[n] for n in ("named", "groups", "four phases", "few", "f64")], ["bias, relu", "flags"], seed, target=word
+    )
 
 
 @pytest.mark.parametrize("name", ["stride", "named", "planes", "two phases", "four phases"])
@@ -140,8 +144,8 @@ def test_gradients_of_whole_numbers(name: str, seed: int) -> None:
 
 
 def test_what_stays_apart(seed: int) -> None:
-    """Few outputs, whose vectors are places, and what is read before it is followed."""
-    few = Case("conv", "N", 4, ("L",), (3,), 4)
+    """Few outputs whose places are no neighbours, and what is read before it is followed."""
+    few = Case("conv", "N", 4, ("L",), (3,), 4, (2,))
     exe = li.compile(graph(few, BEHIND["bias, relu"]))
     assert not any(NOTE in n for n in exe.report.notes)
     c = CASES["named"]
