@@ -183,10 +183,11 @@ class _PlacesText:
             add_products(t, current, w, {(i, j): v for j, v in enumerate(seen)}, self.element)
         t.close([current[c] for c in cells], kinds)
         to = t.binary("addi", place, start)
-        every = t.binary("muli", KINDS, OUTPUTS)
         for (i, j), v in zip(cells, sums, strict=True):
-            line = t.add(row, i)
-            at: list[TextOperand] = [line, t.add(to, offsets[j])]
-            if self.after is not None:
-                v = self.after.result(v, at, t.binary("remui", line, every), masks[j])
-            store_vector(t, v, self.y, at, masks[j])
+            self._store(v, t.add(row, i), t.add(to, offsets[j]), masks[j])
+
+    def _store(self, v: TextOperand, line: TextOperand, place: TextOperand, mask: TextOperand | None) -> None:
+        t, where = self.t, [line, place]
+        if self.after is not None:
+            v = self.after.result(v, where, t.binary("remui", line, t.binary("muli", KINDS, OUTPUTS)), mask)
+        store_vector(t, v, self.y, where, mask)
