@@ -249,8 +249,17 @@ class _AfterStencil(_Fused):
         return make(self.product.op, self._row(lhs, lhs.shape), self._const(rhs), **self.product.attrs).values[0]
 
     def _repeated(self, v: Value, inner: Value, places: tuple[int, ...]) -> Value | None:
-        mine, each = self._outputs(v.shape), self.shape[1:3]
-        used = tuple(p for p, d in zip(places, inner.shape, strict=True) if d != 1)
-        if mine is None or not set(used) <= set(mine) or dims.product(inner.shape) != dims.product(each):
+        mine = self._outputs(v.shape)
+        if mine is None or places != tuple(sorted(places)):
             return None
-        return ops.broadcast_in_dim(self._const(ops.reshape(inner, each)), self.shape, (1, 2))
+        axes: tuple[int, ...] = ()
+        last = tuple(range(mine[-1] + 1, v.rank))
+        for part, inside in (((0,), (0,)), (mine, (1, 2)), (last, (3, 4))):
+            sizes = tuple(d for p, d in zip(places, inner.shape, strict=True) if p in part)
+            if all(d == 1 for d in sizes):
+                continue
+            if dims.product(sizes) != dims.product(tuple(self.shape[i] for i in inside)):
+                return None  # a part of the places, or of the groups
+            axes = (*axes, *inside)
+        held = self._const(ops.reshape(inner, tuple(self.shape[i] for i in axes)))
+        return ops.broadcast_in_dim(held, self.shape, axes)

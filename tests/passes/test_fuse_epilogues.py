@@ -173,3 +173,14 @@ def test_a_loop_of_one_step_is_a_kernel() -> None:
     loops = [n for n in main.nodes if Loop.of(n) is not None]
     assert len(loops) == 1
     assert {n.op.name for n in main.nodes} <= {"parameter", "reshape", "scan"}
+
+
+def test_what_a_convolution_repeats_stays_small() -> None:
+    """A mask of rows and places, gates of rows and outputs, a bias: none is read as a tensor of the result's shape."""
+    x, w, b = li.input("x", ("N", 8, "L")), li.input("w", (24, 8, 3)), li.input("b", (24,))
+    m, g = li.input("m", ("N", 1, "L")), li.input("g", ("N", 24, 1))
+    y = li.where(m > 0.0, li.relu(li.conv1d(x, w, 1, 1, bias=b)) * g, 0.0)
+    made = prepare(li.Graph("conv", [x, w, b, m, g], {"y": y}), resolve("cpu")).optimized.entries["main"]
+    (loop,) = (found for n in made.nodes if (found := Loop.of(n)) is not None)
+    assert {str(v.type) for v in loop.consts} == {"f32[1,24,8,3]", "f32[1,24]", "i1[N,1,L]", "f32[N,1,24]"}
+    assert [str(v.type) for v in loop.xs] == ["f32[1,N,1,8,1,L]"]

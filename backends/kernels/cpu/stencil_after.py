@@ -1,12 +1,12 @@
 """What follows a stencil's sums, on vectors of results before they are stored, which are places of one output.
 
-A tensor of the results' shape is read where they are stored; of one number for each output, as of a bias, all lanes
-have the same.
+An operand beside them differs along batches, outputs and places, or along some of these: as a bias along outputs
+alone, as a mask along batches and places. Of one that does not differ along places all lanes have the same.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -15,19 +15,30 @@ from iree.compiler import ir
 from lstm_ir.backends.kernels.body.atoms import Atom
 from lstm_ir.backends.kernels.text.elementwise import Ops
 from lstm_ir.backends.kernels.text.memory import Memory, load_vector
-from lstm_ir.backends.kernels.text.statements import TextOperand
+from lstm_ir.backends.kernels.text.statements import Name, TextOperand, argument
 from lstm_ir.backends.kernels.text.text import Text, stored_type
 from lstm_ir.ir.graph import Node, Value
 from lstm_ir.ir.literals import splat
 from lstm_ir.ir.types import DType, TensorType
 
+BATCHES, EVERY = argument("batches"), argument("every")  # outputs of all groups
+
+
+class Along(NamedTuple):
+    """What an operand differs along."""
+
+    batches: bool
+    outputs: bool
+    places: bool
+
 
 class AfterOperand(NamedTuple):
-    """A tensor beside the sums: [outputs, places], or one number for each output, or one: [numbers]."""
+    """A tensor beside the sums: of each batch and output, or of one of both, all places, or one number."""
 
-    inside: Value  # the results' shape
+    inside: Value  # of the results' shape
     given: ir.Value
-    type: TensorType
+    type: TensorType  # [lines, places], or [lines]
+    along: Along
 
 
 @dataclass(frozen=True)
@@ -42,46 +53,53 @@ class AfterSums:
 
 
 class AfterText:
-    """Those nodes in a kernel; `sizes` are those of the results' memory."""
+    """Those nodes in a kernel; `lines` and `places` are the sizes of the results' memory."""
 
-    def __init__(self, t: Text, after: AfterSums, sizes: tuple[int | TextOperand, ...]) -> None:
-        self.t, self.after, self.ops = t, after, Ops(t, after.rounds)
-        self.memories = {
-            o.inside: Memory(f"%m_after{k}", stored_type(o.type.dtype), sizes if o.type.rank == 2 else (_count(o),))
-            for k, o in enumerate(after.operands)
-        }
+    def __init__(self, t: Text, after: AfterSums, lines: Name, places: Name) -> None:
+        self.t, self.after, self.ops, self.along = t, after, Ops(t, after.rounds), dict[Value, Along]()
+        self.memories = dict[Value, Memory]()
+        for k, o in enumerate(after.operands):
+            by_batch = lines if o.along.outputs else BATCHES
+            rows: int | TextOperand = by_batch if o.along.batches else EVERY if o.along.outputs else 1
+            sizes = (rows, places) if o.along.places else (rows,)
+            self.along[o.inside] = o.along
+            self.memories[o.inside] = Memory(f"%m_after{k}", stored_type(o.type.dtype), sizes)
 
-    def result(
-        self, sums: TextOperand, at: Sequence[TextOperand], output: TextOperand, mask: TextOperand | None
-    ) -> TextOperand:
-        """The vector that is stored at these indices, of this output of all groups."""
+    def put(self, outer: TextOperand, kinds: TextOperand, outputs: TextOperand) -> Iterator[Memory]:
+        """The sizes of these memories, from those of the results; the memories."""
+        self.t.binary("divui", outer, kinds, to=BATCHES)
+        self.t.binary("muli", kinds, outputs, to=EVERY)
+        return iter(self.memories.values())
+
+    def result(self, sums: TextOperand, line: TextOperand, place: TextOperand, mask: TextOperand | None) -> TextOperand:
+        """The vector of a line of results, from this place on."""
         known = {self.after.sums: sums}
         for n in self.after.nodes:
-            args = [known[v] if v in known else self._read(v, at, output, mask) for v in n.inputs]
+            args = [known[v] if v in known else self._read(v, line, place, mask) for v in n.inputs]
             known[n.values[0]] = self.ops.emit(_atom(n), args, True)
         return known[self.after.result]
 
-    def _read(self, v: Value, at: Sequence[TextOperand], output: TextOperand, mask: TextOperand | None) -> TextOperand:
+    def _read(self, v: Value, line: TextOperand, place: TextOperand, mask: TextOperand | None) -> TextOperand:
         t, number = self.t, splat(v)
         if number is not None:
             return t.number(number, v.dtype, True)
-        m = self.memories[v]
-        if len(m.sizes) == 1:
-            first = output if m.size(0) > 1 else t.index(0)
-            out: TextOperand = t.op(
-                "vector.broadcast {} : {} to {}", m.load(t, [first]), m.element, t.vector(m.element)
-            )
+        m, along = self.memories[v], self.along[v]
+        row = self._row(along, line)
+        out: TextOperand
+        if along.places:
+            out = load_vector(t, m, [row, place], mask)
         else:
-            out = load_vector(t, m, list(at), mask)
+            out = t.op("vector.broadcast {} : {} to {}", m.load(t, [row]), m.element, t.vector(m.element))
         if v.dtype is not DType.i1:
             return out
         return t.op("arith.cmpi ne, {}, {} : {}", out, t.number(0, DType.i8, True), t.vector("i8"))
 
-
-def _count(o: AfterOperand) -> int:
-    (count,) = o.type.shape
-    assert isinstance(count, int)
-    return count
+    def _row(self, along: Along, line: TextOperand) -> TextOperand:
+        if along.batches and along.outputs:
+            return line
+        if along.batches:
+            return self.t.binary("divui", line, EVERY)
+        return self.t.binary("remui", line, EVERY) if along.outputs else self.t.index(0)
 
 
 def _atom(n: Node) -> Atom:

@@ -172,7 +172,7 @@ class _OutputText:
         # The last tile and the last square may have places behind the block's.
         self.room = max(-(-form.places // n) * n for n in (tile.places, tile.lanes))
         self.sums = on_stack(self.t, element, (len(phases.which) * self.room, tile.width))
-        self.after = None if after is None else AfterText(self.t, after, self.y.sizes)
+        self.after = None if after is None else AfterText(self.t, after, ALL_OUTPUTS, PLACES)
         if after is not None:
             self.held = on_stack(self.t, element, (tile.lanes, max(1, phases.spacing[1]) * tile.lanes))
 
@@ -187,7 +187,7 @@ class _OutputText:
         bindings = iter((*taken.reads, *taken.writes))
         lines = t.binary("muli", t.binary("muli", OUTER, CHANNELS), panels.HEIGHT)
         self.seen.put(lines, t.binary("muli", HELD, TAPS), bindings)
-        beside = () if self.after is None else self.after.memories.values()
+        beside = () if self.after is None else self.after.put(OUTER, KINDS, OUTPUTS)
         put_memories(t, bindings, (self.w, *beside, self.y))
         self._all()
         return Kernel((t.function("", taken, called_by_iree()),))
@@ -352,18 +352,12 @@ class _OutputText:
             if left is not None:
                 rest = left if j == 0 else t.binary("maxsi", t.binary("subi", left, t.index(j * lanes)), t.index(0))
                 mask = t.mask(rest)
-            at = [to, t.add(place, j * lanes)]
+            at = t.add(place, j * lanes)
             if self.after is not None:
-                v = self.after.result(v, at, self._output(to, left is not None), mask)
-            store_vector(t, v, self.y, at, mask)
-
-    def _output(self, line: TextOperand, perhaps: bool) -> TextOperand:
-        """The output of all groups that a line of the result is of; the last one where it may not exist."""
-        t = self.t
-        every = t.binary("muli", KINDS, OUTPUTS)
-        if perhaps and self.ragged:
-            line = t.binary("minui", line, t.add(ALL_OUTPUTS, -1))
-        return t.binary("remui", line, every)
+                perhaps = left is not None and self.ragged  # a line of no output reads as the last one does
+                line = t.binary("minui", to, t.add(ALL_OUTPUTS, -1)) if perhaps else to
+                v = self.after.result(v, line, at, mask)
+            store_vector(t, v, self.y, [to, at], mask)
 
     def _alternating(self, a: TextOperand, b: TextOperand) -> list[TextOperand]:
         """Elements of both in turn, as two vectors."""

@@ -121,7 +121,7 @@ class _PlacesText:
         self.seen = panels.Seen.of(self.t, element, call.form, call.kernels[2])
         self.w = Memory("%m_w", element, (ALL_TILES, TERMS, call.rows))
         self.y = Memory("%m_y", element, (ALL_OUTPUTS, PLACES))
-        self.after = None if after is None else AfterText(self.t, after, self.y.sizes)
+        self.after = None if after is None else AfterText(self.t, after, ALL_OUTPUTS, PLACES)
 
     def kernel(self, taken: KernelSignature, numbers: Mapping[Name, Dim]) -> Kernel:
         """One function, its memories first."""
@@ -133,7 +133,8 @@ class _PlacesText:
         bindings = iter((*taken.reads, *taken.writes))
         lines = t.binary("muli", t.binary("muli", OUTER, CHANNELS), panels.HEIGHT)
         self.seen.put(lines, TERMS, bindings)
-        put_memories(t, bindings, (self.w, *(self.after.memories.values() if self.after else ()), self.y))
+        beside = () if self.after is None else self.after.put(OUTER, KINDS, OUTPUTS)
+        put_memories(t, bindings, (self.w, *beside, self.y))
         self._all()
         return Kernel((t.function("", taken, called_by_iree()),))
 
@@ -187,7 +188,5 @@ class _PlacesText:
             self._store(v, t.add(row, i), t.add(to, offsets[j]), masks[j])
 
     def _store(self, v: TextOperand, line: TextOperand, place: TextOperand, mask: TextOperand | None) -> None:
-        t, where = self.t, [line, place]
-        if self.after is not None:
-            v = self.after.result(v, where, t.binary("remui", line, t.binary("muli", KINDS, OUTPUTS)), mask)
-        store_vector(t, v, self.y, where, mask)
+        v = v if self.after is None else self.after.result(v, line, place, mask)
+        store_vector(self.t, v, self.y, [line, place], mask)

@@ -10,7 +10,7 @@ from lstm_ir.backends.emit.emitter import Emitter
 from lstm_ir.backends.emit.shapes import reshape
 from lstm_ir.backends.kernels.body.access import RefusedError
 from lstm_ir.backends.kernels.cpu.products import given
-from lstm_ir.backends.kernels.cpu.stencil_after import AfterOperand, AfterSums
+from lstm_ir.backends.kernels.cpu.stencil_after import AfterOperand, AfterSums, Along
 from lstm_ir.backends.kernels.cpu.stencil_outputs import output_stencil
 from lstm_ir.backends.kernels.cpu.stencil_places import place_stencil
 from lstm_ir.ir import dims
@@ -18,7 +18,7 @@ from lstm_ir.ir.graph import Node, Value
 from lstm_ir.ir.literals import splat
 from lstm_ir.ir.loop import Loop
 from lstm_ir.ir.opdef import Trait
-from lstm_ir.ir.types import DType
+from lstm_ir.ir.types import DType, TensorType
 
 Values = list[ir.Value]
 
@@ -41,21 +41,23 @@ def lower_stencil_step(e: Emitter, loop: Loop, consts: Values, xs: Values) -> Va
     call = place_stencil(e, n, to) if many is None else many
     if call is None or (e.options.helpers and not given(brought[x])):
         return None
-    rows = {v: reshape(e, brought[v], v.type.with_shape((1, *v.shape)), v.shape) for v in loop.x_params}
-    lines, operands = call.lines(to), []
-    for v, p in after.repeated.items():
-        flat = p.type.with_shape((dims.product(p.shape),))
-        operands.append(AfterOperand(v, reshape(e, brought[p], p.type, flat.shape), flat))
-    for v in after.tensors:
-        flat = v.type.with_shape(lines.shape)
-        operands.append(AfterOperand(v, reshape(e, rows[v], v.type, flat.shape), flat))
+    brought |= {v: reshape(e, brought[v], v.type.with_shape((1, *v.shape)), v.shape) for v in loop.x_params}
+    read = (*after.repeated.items(), *((v, v) for v in after.tensors))
+    operands = [_operand(e, v, brought[p], p.type, after.along(v)) for v, p in read]
     rounds = any(m in e.decided.nodes for m in loop.body.nodes)
     behind = AfterSums(after.nodes, n.values[0], loop.rows[0], tuple(operands), rounds)
     try:
-        out = call.run(rows[x], x.type, call.packed(brought[w]), to, behind)
+        out = call.run(brought[x], x.type, call.packed(brought[w]), to, behind)
     except RefusedError:  # an op that no kernel has in this dtype, or more tensors than a dispatch takes
         return None
-    return [reshape(e, out, lines, loop.node.types[0].shape)]
+    return [reshape(e, out, call.lines(to), loop.node.types[0].shape)]
+
+
+def _operand(e: Emitter, inside: Value, v: ir.Value, t: TensorType, along: Along) -> AfterOperand:
+    """`v` of type t as lines: its last two axes are places, where it differs along them."""
+    lines, places = (t.shape[:-2], t.shape[-2:]) if along.places else (t.shape, ())
+    flat = t.with_shape((dims.product(lines), *([dims.product(places)] if places else [])))
+    return AfterOperand(inside, reshape(e, v, t, flat.shape), flat, along)
 
 
 class _After(NamedTuple):
@@ -64,6 +66,11 @@ class _After(NamedTuple):
     nodes: tuple[Node, ...]
     repeated: dict[Value, Value]
     tensors: tuple[Value, ...]
+
+    def along(self, v: Value) -> Along:
+        """What a value that they read differs along."""
+        axes = v.node.attrs["broadcast_dimensions"] if v in self.repeated else range(5)
+        return Along(*(first in axes for first in (0, 1, 3)))
 
 
 def _after(loop: Loop, stencil: Node) -> _After | None:
@@ -86,7 +93,9 @@ def _after(loop: Loop, stencil: Node) -> _After | None:
 
 
 def _repeats(n: Node, loop: Loop) -> bool:
-    """Whether a node repeats one number, or one for each output [G,M]."""
+    """Whether a node repeats a parameter along batches, along the outputs of all groups, or along all places."""
     if n.op.name != "broadcast_in_dim" or n.inputs[0] not in loop.const_params:
         return False
-    return bool(n.attrs["broadcast_dimensions"] == ((1, 2) if n.inputs[0].rank else ()))
+    axes, to = n.attrs["broadcast_dimensions"], n.types[0].shape
+    whole = all((first in axes) == (first + 1 in axes) for first in (1, 3))
+    return whole and axes == tuple(sorted(axes)) and n.inputs[0].shape == tuple(to[i] for i in axes)

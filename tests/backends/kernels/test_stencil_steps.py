@@ -19,8 +19,8 @@ NOTE = "kernel, a convolution and what follows it"
 
 
 class Behind(NamedTuple):
-    """What follows, as ops and in NumPy; `more` has b and s of each output, one number k, r of y's shape, i1 f of
-    y's shape, and m for each row and place."""
+    """What follows, as ops and in NumPy; `more` has b and s of each output, one number k, r and i1 f of y's shape; m
+    for each row and place, g for each row and output, n for each row, p for each place."""
 
     build: Callable[[Any, Any], Any]
     numpy: Callable[[Array, dict[str, Array]], Array]
@@ -52,6 +52,7 @@ BEHIND = {
         lambda y, m: li.where(m["m"] > 0.0, y + spread(m["b"], y), 0.0),
         lambda y, m: np.where(m["m"] > 0, y + spread(m["b"], y), 0),
     ),
+    "gates": Behind(lambda y, m: y * m["g"] + m["n"] - m["p"], lambda y, m: y * m["g"] + m["n"] - m["p"]),
     "swish": Behind(
         lambda y, m: li.silu(y + spread(m["b"], y)),
         lambda y, m: (y + spread(m["b"], y)) * logistic(y + spread(m["b"], y)),
@@ -72,21 +73,26 @@ CASES = {
 }
 
 
+def shapes(y: tuple[Any, ...]) -> dict[str, tuple[Any, ...]]:
+    rows, outputs, *places = y
+    one = (1,) * len(places)
+    flat = {"b": (outputs,), "s": (outputs,), "k": (), "r": y, "m": (rows, 1, *places)}
+    return flat | {"g": (rows, outputs, *one), "n": (rows, 1, *one), "p": (1, 1, *places)}
+
+
 def graph(c: Case, behind: Behind) -> li.Graph:
     forward = c.forward()
     x, w, _ = forward.params
     y = c.build(x, w, None)
-    flat = {"b": (c.outputs,), "s": (c.outputs,), "k": (), "r": y.shape, "m": (y.shape[0], 1, *y.shape[2:])}
-    more = {n: li.input(n, s, c.dtype) for n, s in flat.items()} | {"f": li.input("f", y.shape, "i1")}
+    more = {n: li.input(n, s, c.dtype) for n, s in shapes(y.shape).items()} | {"f": li.input("f", y.shape, "i1")}
     return li.Graph("behind", [x, w, *more.values()], {"y": behind.build(y, more)})
 
 
 def arrays(c: Case, r: np.random.Generator, batch: int, sizes: tuple[int, ...]) -> dict[str, Array]:
     given = c.arrays(r, batch, sizes)
     y = given.pop("ct_y").shape
-    kind = given["x"].dtype
-    more = {"s": (c.outputs,), "k": (), "r": y, "m": (y[0], 1, *y[2:])}
-    return given | {n: np.asarray(r.standard_normal(s), kind) for n, s in more.items()} | {"f": r.random(y) < 0.5}
+    more = {n: np.asarray(r.standard_normal(s), given["x"].dtype) for n, s in shapes(y).items()}
+    return given | more | {"f": np.asarray(r.random(y) < 0.5)}
 
 
 def compare(cases: list[Case], names: list[str], seed: int, **how: Any) -> None:
