@@ -53,8 +53,8 @@ def test_what_a_sound_file_holds(tmp_path: Path) -> None:
 
 
 def many_groups(f: Any, h5py: Any) -> None:
-    """Some seconds of reading in a small file: attributes are slow."""
-    for k in range(20_000):
+    """Two seconds of reading and more in a small file: attributes are slow."""
+    for k in range(50_000):
         h5py.h5g.create(f.id, b"%d" % k)
 
 
