@@ -24,8 +24,8 @@ from lstm_ir.backends.kernels.cpu import shares
 from lstm_ir.backends.kernels.cpu.machine import CHANNEL_BYTES, PLACES, tile_of_places
 from lstm_ir.backends.kernels.cpu.products import given
 from lstm_ir.backends.kernels.cpu.register_tile import add_products
-from lstm_ir.backends.kernels.cpu.stencil_outputs import lower_output_stencil, output_stencil
-from lstm_ir.backends.kernels.cpu.stencil_places import in_spans, place_stencil
+from lstm_ir.backends.kernels.cpu.stencil_outputs import OutputStencil, output_stencil
+from lstm_ir.backends.kernels.cpu.stencil_places import PlaceStencil, in_spans, place_stencil
 from lstm_ir.backends.kernels.text.kernel import Kernel, KernelSignature, called_by_iree
 from lstm_ir.backends.kernels.text.memory import Memory, load_vector, put_memories, store_vector
 from lstm_ir.backends.kernels.text.statements import Name, TextOperand, argument
@@ -53,20 +53,15 @@ ALL_TILES, TERMS, ALL_OUTPUTS = (argument(word) for word in ("all_tiles", "terms
 def lower_stencil(e: Emitter, n: Node, lhs: ir.Value, rhs: ir.Value, to: TensorType) -> ir.Value | None:
     """A stencil of f32 or f64 and known channels; None where it is products. All have `to`'s dtype."""
     a, b = (v.type.with_dtype(to.dtype) for v in n.inputs)
-    if to.dtype not in (DType.f32, DType.f64) or not b.is_static:
-        return None
     packed = e.before_loop.get(n)
-    if packed is None and not e.at_top:
-        return None  # kernels would be packed in every step
-    if 0 in a.shape or 0 in b.shape or 0 in to.shape or (e.options.helpers and not given(lhs)):
+    if not takes(e, n, lhs, to) or (packed is None and not e.at_top):
+        return None  # in a loop kernels would be packed in every step
+    found = panel_stencil(e, n, to)
+    if found is not None:
+        lines = found.run(lhs, a, found.packed(rhs) if packed is None else packed, to)
+        return reshape(e, lines, found.lines(to), to.shape)
+    if Taps.of(n.attrs).spacing != (1, 1):
         return None
-    found = lower_output_stencil(e, n, lhs, rhs, to)
-    if found is not None or Taps.of(n.attrs).spacing != (1, 1):
-        return found
-    few = place_stencil(e, n, to)
-    if few is not None:
-        lines = few.run(lhs, a, few.packed(rhs) if packed is None else packed, to)
-        return reshape(e, lines, few.lines(to), to.shape)
     seen = parameter("x", a)
     planes = Planes.of(seen, Taps.of(n.attrs), *to.shape[3:])
     (lhs,) = e.graph(Graph("planes", [seen], [planes.value]), [lhs])
@@ -87,6 +82,19 @@ def lower_stencil(e: Emitter, n: Node, lhs: ir.Value, rhs: ir.Value, to: TensorT
     return e.graph(Graph("rows", [v], [cut]), [y])[0]
 
 
+def takes(e: Emitter, n: Node, lhs: ir.Value, to: TensorType) -> bool:
+    """Whether kernels take its operands: f32 or f64, known channels, no size of 0, with helpers what a call brings."""
+    x, w = (v.type for v in n.inputs)
+    known = to.dtype in (DType.f32, DType.f64) and w.is_static and 0 not in (*x.shape, *w.shape, *to.shape)
+    return known and (not e.options.helpers or given(lhs))
+
+
+def panel_stencil(e: Emitter, n: Node, to: TensorType) -> OutputStencil | PlaceStencil | None:
+    """The call of a kernel that reads panels, of many outputs or of few; None where it is neither."""
+    many = output_stencil(e, n, to)
+    return place_stencil(e, n, to) if many is None else many
+
+
 def pack_before(e: Emitter, loop: Loop, consts: list[ir.Value]) -> dict[Node, ir.Value]:
     """What the loop's stencils multiply by, packed before its first step, where its constants decide it."""
     if not e.at_top:
@@ -98,8 +106,7 @@ def pack_before(e: Emitter, loop: Loop, consts: list[ir.Value]) -> dict[Node, ir
             continue
         if v.dtype in (DType.f32, DType.f64) and v.type.is_static and 0 not in v.shape:
             (value,) = e.graph(Graph("kernels", loop.const_params, [v]), consts)
-            many = output_stencil(e, n, n.types[0])
-            found = many if many is not None else place_stencil(e, n, n.types[0])
+            found = panel_stencil(e, n, n.types[0])
             if found is not None:
                 out[n] = found.packed(value)
             elif Taps.of(n.attrs).spacing == (1, 1):

@@ -92,7 +92,7 @@ class AfterText:
             out = t.op("vector.broadcast {} : {} to {}", m.load(t, [row]), m.element, t.vector(m.element))
         if v.dtype is not DType.i1:
             return out
-        return t.op("arith.cmpi ne, {}, {} : {}", out, t.number(0, DType.i8, True), t.vector("i8"))
+        return self.ops.convert(out, DType.i8, DType.i1, True)
 
     def _row(self, along: Along, line: TextOperand) -> TextOperand:
         if along.batches and along.outputs:

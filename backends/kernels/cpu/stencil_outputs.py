@@ -17,7 +17,6 @@ from iree.compiler import ir
 
 from lstm_ir import ops
 from lstm_ir.backends.emit.emitter import Emitter
-from lstm_ir.backends.emit.shapes import reshape
 from lstm_ir.backends.kernels.call.call import Values, ready
 from lstm_ir.backends.kernels.cpu import panel as panels
 from lstm_ir.backends.kernels.cpu import shares
@@ -127,17 +126,6 @@ class OutputStencil(PanelCall):
         return self.dispatch(text.kernel, [GROUPS], numbers, total)
 
 
-def lower_output_stencil(e: Emitter, n: Node, lhs: ir.Value, rhs: ir.Value, to: TensorType) -> ir.Value | None:
-    """A stencil of f32 or f64 whose groups have enough outputs; None where it is none. All have `to`'s dtype."""
-    call = output_stencil(e, n, to)
-    if call is None:
-        return None
-    packed = e.before_loop.get(n)
-    packed = call.packed(rhs) if packed is None else packed
-    lines = call.run(lhs, n.inputs[0].type.with_dtype(to.dtype), packed, to)
-    return reshape(e, lines, call.lines(to), to.shape)
-
-
 def output_stencil(e: Emitter, n: Node, to: TensorType) -> OutputStencil | None:
     """The call for a result of this type; None where it is none."""
     assert e.target is not None
@@ -174,7 +162,7 @@ class _OutputText:
         self.sums = on_stack(self.t, element, (len(phases.which) * self.room, tile.width))
         self.after = None if after is None else AfterText(self.t, after, ALL_OUTPUTS, PLACES)
         if after is not None:
-            self.held = on_stack(self.t, element, (tile.lanes, max(1, phases.spacing[1]) * tile.lanes))
+            self.held = on_stack(self.t, element, (tile.lanes, phases.spacing[1] * tile.lanes))
 
     def kernel(self, taken: KernelSignature, numbers: Mapping[Name, Dim]) -> Kernel:
         """One function, its memories first."""

@@ -9,10 +9,8 @@ from iree.compiler import ir
 from lstm_ir.backends.emit.emitter import Emitter
 from lstm_ir.backends.emit.shapes import reshape
 from lstm_ir.backends.kernels.body.access import RefusedError
-from lstm_ir.backends.kernels.cpu.products import given
+from lstm_ir.backends.kernels.cpu.stencil import panel_stencil, takes
 from lstm_ir.backends.kernels.cpu.stencil_after import AfterOperand, AfterSums, Along
-from lstm_ir.backends.kernels.cpu.stencil_outputs import output_stencil
-from lstm_ir.backends.kernels.cpu.stencil_places import place_stencil
 from lstm_ir.ir import dims
 from lstm_ir.ir.graph import Node, Value
 from lstm_ir.ir.literals import splat
@@ -34,12 +32,10 @@ def lower_stencil_step(e: Emitter, loop: Loop, consts: Values, xs: Values) -> Va
     (n,) = (n for n in loop.body.nodes if n.op.name == "stencil")
     (x, w), to, after = n.inputs, n.types[0], _after(loop, n)
     brought = dict(zip((*loop.const_params, *loop.x_params), (*consts, *xs), strict=True))
-    known = {x, w} <= brought.keys() and 0 not in (*x.shape, *w.shape, *to.shape)
-    if after is None or to.dtype not in (DType.f32, DType.f64) or not known or not e.at_top:
+    if after is None or not {x, w} <= brought.keys() or not takes(e, n, brought[x], to) or not e.at_top:
         return None
-    many = output_stencil(e, n, to)
-    call = place_stencil(e, n, to) if many is None else many
-    if call is None or (e.options.helpers and not given(brought[x])):
+    call = panel_stencil(e, n, to)
+    if call is None:
         return None
     brought |= {v: reshape(e, brought[v], v.type.with_shape((1, *v.shape)), v.shape) for v in loop.x_params}
     read = (*after.repeated.items(), *((v, v) for v in after.tensors))

@@ -55,8 +55,7 @@ class Evaluator:
         v = self.read(m, [*first, *indices(self.t, a.access, place, m)], len(first), a.access, place, wide)
         if a.dtype is not DType.i1:
             return v
-        kind = self.t.vector("i8") if wide else "i8"
-        return self.t.op("arith.cmpi ne, {}, {} : {}", v, self.t.number(0, DType.i8, wide), kind)
+        return self.ops.convert(v, DType.i8, DType.i1, wide)
 
     def fetch(self, a: Atom, place: ElementPlace) -> None:
         """Bring what a load will read into the cache."""
