@@ -97,6 +97,6 @@ def test_more_processors_than_there_are(ray: Any, tmp_path: Path) -> None:
     """Ray waits for machines that may come; the trainer waits for `timeout`, then says which worker and why."""
     from lstm_ir.ray import Trainer
 
-    said = r"worker 0 was lost \d times in one step: it did not answer for 1 s; the cluster has 2 processors, 2 of"
+    said = r"worker 0 was lost \d times while it started: it did not answer for 1 s; the cluster has 2 processors, 2 of"
     with pytest.raises(li.DeviceError, match=said):
         Trainer(classifier(tmp_path), 2, num_cpus=64, timeout=1.0)
