@@ -94,7 +94,7 @@ class Dispatch(LoopCall):
                 if m is None:
                     t = plan.carries[i].type
                     out.insert(i, self.e.full(0, t.with_dtype(stored_dtype(t.dtype))))
-            return out
+            return out[: len(n.types)]  # scratch memory stands behind the loop's results
 
         return put
 
