@@ -62,6 +62,13 @@ class Circles:
         return len(self.groups) != 1 or lifted or any(_is_product(v.node, self.home) for v in self.lifted)
 
     @property
+    def keeps_inner_rows(self) -> bool:
+        """Whether the rows of a loop in the body would be kept for all steps of this one: `remat` spares that memory."""
+        kept = (*self.lifted, *(v for part in self._parts.values() for v in (*part.rows, *part.saved)))
+        inner = (v for v in kept if v.op == "scan" and v not in self.loop.rows)
+        return any(v in Loop(v.node).ys for v in inner)
+
+    @property
     def mixed(self) -> bool:
         """Whether rows go in or come out in both orders."""
         return len(set(self.loop.reverse)) > 1

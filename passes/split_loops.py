@@ -44,6 +44,9 @@ class SplitLoops(Pass):
             if circles.mixed:
                 notes.miss("a loop of several parts reads or gives rows in both orders", loop.node.values[0])
                 return None
+            if circles.keeps_inner_rows:
+                notes.miss("rows of a loop in it would be kept for all of its steps", loop.node.values[0])
+                return None
             notes.fire(f"{len(circles.groups)} loops, {len(circles.lifted)} values lifted", loop.node.loc)
             return _Split(loop, circles, self.name).results()
 

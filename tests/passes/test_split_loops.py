@@ -212,3 +212,15 @@ def test_gradients_of_what_was_one_loop(rng: np.random.Generator) -> None:
     exe = li.compile(graph)
     for name, a in li.interpret(graph, arrays).items():
         np.testing.assert_allclose(exe(arrays)[name], a, rtol=1e-4, atol=1e-5, err_msg=name)
+
+
+def test_a_gradient_in_segments_stays_one_loop(rng: np.random.Generator) -> None:
+    """Its parts would keep for all steps what a segment keeps for its own."""
+    x = li.input("x", (24, B, H))
+    w, h = li.weight("w", rng.standard_normal((H, H)).astype("f")), li.zeros((B, H))
+    _, y = li.scan(lambda h, row, w: (s := li.tanh(row + h @ w), s), h, x, w)
+    gradient = li.grad(li.Graph("g", [x], {"loss": li.mean(y * y)}), "loss", ["w"], remat=4)
+    result = Pipeline.parse(PASSES).run(gradient)
+    (step,) = (s for s in result.steps if s.name == "split-loops")
+    assert "rows of a loop in it would be kept for all of its steps" in [m.reason for m in step.misses]
+    same(gradient, result.graph, x=rng.standard_normal((24, B, H)).astype("f"))
