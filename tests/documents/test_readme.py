@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from ast import literal_eval
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -79,7 +80,7 @@ def test_the_example_runs_as_printed(
 def test_what_the_page_on_training_shows_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    train, entry, model, rates, groups, chunks, loop, stream, frames = blocks("python", document("training.md"))
+    train, entry, model, head, rates, groups, chunks, loop, stream, frames = blocks("python", document("training.md"))
     monkeypatch.chdir(tmp_path)
     names: dict[str, Any] = {}
     exec(compile(train, "training.md", "exec"), names)
@@ -91,6 +92,10 @@ def test_what_the_page_on_training_shows_runs(
     for block in (entry, model):
         exec(compile(block, "training.md", "exec"), names)
         assert capsys.readouterr().out == "(16, 2)\n"
+    exec(compile(head, "training.md", "exec"), names)
+    state, step = capsys.readouterr().out.rsplit(maxsplit=1)
+    assert {"head/w", "step"} < set(literal_eval(state))
+    assert step == "1"
     exec(compile(rates, "training.md", "exec"), names)
     assert capsys.readouterr().out.startswith("[0.0, 9.99")
     exec(compile(groups, "training.md", "exec"), names)
@@ -167,8 +172,9 @@ def test_the_import_prints_what_is_shown(
     monkeypatch.chdir(tmp_path)
     (tmp_path / file.name).symlink_to(file)
     assert group.run(shlex.split(line)[1:]) == 0
-    printed = capsys.readouterr().out.splitlines()
-    first, elided, *others = shown.splitlines()
+    tile = re.compile(r", tile \S+")  # of this processor
+    printed = tile.sub("", capsys.readouterr().out).splitlines()
+    first, elided, *others = tile.sub("", shown).splitlines()
     assert (first, elided) == (printed[0], "…")
     assert others == [text for text in printed if text in others]
     assert len(others) == 4
