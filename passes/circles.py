@@ -63,7 +63,7 @@ class Circles:
 
     @property
     def keeps_inner_rows(self) -> bool:
-        """Whether the rows of a loop in the body would be kept for all steps of this one: `remat` spares that memory."""
+        """Whether rows of a loop in the body would be kept for all steps of this one: `remat` spares that memory."""
         kept = (*self.lifted, *(v for part in self._parts.values() for v in (*part.rows, *part.saved)))
         inner = (v for v in kept if v.op == "scan" and v not in self.loop.rows)
         return any(v in Loop(v.node).ys for v in inner)

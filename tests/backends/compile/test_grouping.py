@@ -16,6 +16,7 @@ from lstm_ir.backends.compile.grouping import grouped
 from lstm_ir.backends.run.devices import resolve
 
 T, B, H = 5, 3, 4
+MANY = 32  # executables
 
 
 def executable(name: str, target: str = "llvm-cpu", exports: int = 1) -> str:
@@ -41,7 +42,7 @@ def module(executables: list[str], calls: list[str]) -> str:
 
 def test_each_export_is_called_where_it_went() -> None:
     """Every function stands in one group, its export has a number of its own, and calls name the group."""
-    names = [f"d{i}" for i in range(grouping.FROM)]
+    names = [f"d{i}" for i in range(MANY)]
     text = grouped(module([executable(n, exports=1 + (n == "d3")) for n in names], names))
     assert text is not None
     blocks = re.findall(r"^  hal\.executable private @(\w+) \{\n(.*?)^  \}", text, re.MULTILINE | re.DOTALL)
@@ -52,7 +53,7 @@ def test_each_export_is_called_where_it_went() -> None:
         assert [int(n) for _, n in exports] == list(range(len(exports)))
         assert sorted(e for e, _ in exports) == sorted(re.findall(r"func\.func @(\w+)\(", block))
         where |= dict.fromkeys((e for e, _ in exports), name)
-        assert abs(len(exports) - (grouping.FROM + 1) / 2) <= 2
+        assert abs(len(exports) - (MANY + 1) / 2) <= 2
     assert where.keys() == {f"{n}_0" for n in names} | {"d3_1"}
     assert re.findall(r"dispatch @(\w+)::@elf::@(\w+)", text) == [(where[f"{n}_0"], f"{n}_0") for n in names]
     assert text.startswith("#map = affine_map<() -> ()>\nmodule {\n")
@@ -60,11 +61,11 @@ def test_each_export_is_called_where_it_went() -> None:
 
 @pytest.mark.parametrize("executables", [
     [executable(f"d{i}") for i in range(grouping.FROM - 1)],
-    [executable(f"d{i}", "vulkan-spirv") for i in range(grouping.FROM)],
-    [executable(f"d{i}").replace('"c"', f'"c{i % 2}"') for i in range(grouping.FROM)],
-    [executable(f"d{i}").replace("builtin.module {", "builtin.module attributes {a} {") for i in range(grouping.FROM)],
+    [executable(f"d{i}", "vulkan-spirv") for i in range(MANY)],
+    [executable(f"d{i}").replace('"c"', f'"c{i % 2}"') for i in range(MANY)],
+    [executable(f"d{i}").replace("builtin.module {", "builtin.module attributes {a} {") for i in range(MANY)],
     [*(executable(f"d{i}") for i in range(grouping.FROM)), "  hal.executable lazy @other {\n  }\n"],
-    [executable(f"group_{i}") for i in range(grouping.FROM)],
+    [executable(f"group_{i}") for i in range(MANY)],
 ], ids=["few", "another device", "two processors", "attributes", "another form", "the groups' names"])  # fmt: skip
 def test_other_modules_stay_as_they_are(executables: list[str]) -> None:
     assert grouped(module(executables, ["d0"])) is None
