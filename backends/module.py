@@ -31,6 +31,7 @@ from lstm_ir.backends.emit.places import mlir_loc
 from lstm_ir.backends.emit.regions import signless
 from lstm_ir.backends.files import parameters
 from lstm_ir.backends.kernels.call import executables
+from lstm_ir.backends.kernels.cpu.alike_elements import alike_elements
 from lstm_ir.backends.kernels.cpu.team import relax_instruction
 from lstm_ir.backends.kernels.cpu.workers import workers
 from lstm_ir.backends.kernels.helpers import publish
@@ -273,6 +274,7 @@ class _Function:
             args = [self._tied(p, a) for p, a in zip(self.graph.params, args, strict=True)]
         known = {v: module_globals.load(self.e, s, v.type) for v, s in (held or {}).items()}
         self.e.preset = known
+        self.e.together = alike_elements(self.e, self.graph)
         outputs = self.e.graph(self.graph, args)
         self.e.make("func.return", outputs, [])
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 from iree.compiler import ir
 
@@ -39,6 +39,17 @@ def lower(*names: str) -> Callable[[Rule], Rule]:
     return put
 
 
+class Together(Protocol):
+    """Nodes of a function that are made at once."""
+
+    @property
+    def last(self) -> Node:
+        """The one that needs all others."""
+
+    def values(self) -> Mapping[Value, ir.Value]:
+        """What others read of them."""
+
+
 class Emitter(Builder):
     """Writes one function's worth of nodes at the current insertion point."""
 
@@ -61,6 +72,7 @@ class Emitter(Builder):
         self.host_loops: set[Node] = set()  # scans that are no kernel, emitted so far
         self.outside: ir.Operation | None = None  # before it stands what weights alone decide
         self.preset: Mapping[Value, ir.Value] = {}  # values that need no computing
+        self.together: Mapping[Node, Together] = {}
         self.before_loop: Mapping[Node, ir.Value] = {}  # of bodies: kernels of stencils, packed before the loop
         self.kernels: dict[str, Any] = {}  # `kernels.text.kernel.Kernel` by symbol
         self.workers: ir.Value | None = None  # an i32 that calls bring: the caller and its helpers
@@ -129,7 +141,12 @@ class Emitter(Builder):
         self.within = graph
         try:
             for n in self._needed(graph):
-                self.node(n)
+                group = self.together.get(n)
+                if group is None:
+                    self.node(n)
+                elif n is group.last:
+                    with location(n), at(n.loc):
+                        self.known.update(group.values())
             return [self.known[v] for v in graph.outputs]
         finally:
             self.known, self.within = outer

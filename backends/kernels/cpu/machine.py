@@ -134,6 +134,11 @@ WIDE, NARROW = (3, 2)  # vectors of a tile's columns. Reasoned: a tile of one wo
 TERMS = 4  # terms of an iteration; packed operands end with zeros; figure not kept
 PACKED_NUMBERS = 24  # of a packing kernel's call, at most, beside the tensors; more is left to IREE; figure not kept
 
+# -- elementwise work on tensors of several shapes
+
+PARTIAL_SUMS = 64  # of all elements of a tensor. Reasoned: few, as their sum is one thread's; enough for all workers
+UNIT_VECTORS = 64  # vectors that a workgroup has, at least. Reasoned: a few KiB of each tensor
+
 # -- batched products
 
 BATCH_AXES = 3  # of a kernel's call, at most. Reasoned: each brings three numbers, a dispatch takes some thirty

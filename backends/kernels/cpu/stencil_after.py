@@ -8,17 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 from iree.compiler import ir
 
-from lstm_ir.backends.kernels.body.atoms import Atom
 from lstm_ir.backends.kernels.text.elementwise import Ops
 from lstm_ir.backends.kernels.text.memory import Memory, load_vector
+from lstm_ir.backends.kernels.text.node_values import computed
 from lstm_ir.backends.kernels.text.statements import Name, TextOperand, argument
 from lstm_ir.backends.kernels.text.text import Text, stored_type
 from lstm_ir.ir.graph import Node, Value
-from lstm_ir.ir.literals import splat
 from lstm_ir.ir.types import DType, TensorType
 
 BATCHES, EVERY = argument("batches"), argument("every")  # outputs of all groups
@@ -73,17 +73,11 @@ class AfterText:
 
     def result(self, sums: TextOperand, line: TextOperand, place: TextOperand, mask: TextOperand | None) -> TextOperand:
         """The vector of a line of results, from this place on."""
-        known = {self.after.sums: sums}
-        for n in self.after.nodes:
-            args = [known[v] if v in known else self._read(v, line, place, mask) for v in n.inputs]
-            known[n.values[0]] = self.ops.emit(_atom(n), args, True)
-        return known[self.after.result]
+        read = partial(self._read, line, place, mask)
+        return computed(self.ops, self.after.nodes, {self.after.sums: sums}, read)[self.after.result]
 
-    def _read(self, v: Value, line: TextOperand, place: TextOperand, mask: TextOperand | None) -> TextOperand:
-        t, number = self.t, splat(v)
-        if number is not None:
-            return t.number(number, v.dtype, True)
-        m, along = self.memories[v], self.along[v]
+    def _read(self, line: TextOperand, place: TextOperand, mask: TextOperand | None, v: Value) -> TextOperand:
+        t, m, along = self.t, self.memories[v], self.along[v]
         row = self._row(along, line)
         out: TextOperand
         if along.places:
@@ -100,7 +94,3 @@ class AfterText:
         if along.batches:
             return self.t.binary("divui", line, EVERY)
         return self.t.binary("remui", line, EVERY) if along.outputs else self.t.index(0)
-
-
-def _atom(n: Node) -> Atom:
-    return Atom(n.op.name, n.types[0].dtype, tuple(Atom("load", v.dtype) for v in n.inputs), node=n)
