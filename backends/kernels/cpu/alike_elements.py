@@ -1,7 +1,7 @@
 """Elementwise work that a program does alike on tensors of several shapes: a kernel that all of them share.
 
 Of an optimizer IREE makes a dispatch or two for the shape of each weight, and two or three for the norm of its
-gradient: 45 of the 115 executables of a CTC model's training step. The kernel (`backends/kernels/cpu/elements.py`)
+gradient: 34 of the 123 executables of a CTC model's training step. The kernel (`backends/kernels/cpu/elements.py`)
 counts elements, and gets their number.
 """
 
