@@ -8,7 +8,7 @@ counts elements, and gets their number.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -54,14 +54,14 @@ def alike_elements(e: Emitter, graph: Graph) -> dict[Node, AlikeElements]:
 
 
 def _groups(e: Emitter, graph: Graph) -> Iterator[AlikeElements]:
-    taken = set[Node]()
+    taken, order, given = set[Node](), {n: k for k, n in enumerate(graph.nodes)}, set(graph.outputs)
     for n in reversed(graph.nodes):
         summed = _sums_all(n)
-        if n in taken or n.values[0] in e.preset or not (summed or (n.values[0] in graph.outputs and _computes(n))):
+        if n in taken or n.values[0] in e.preset or not (summed or (n.values[0] in given and _computes(n))):
             continue
         result = n.inputs[0] if summed else n.values[0]
-        nodes = _behind(e, graph, result, n if summed else None)
-        taken |= nodes
+        nodes = _behind(e, graph, order, result, n if summed else None)
+        taken.update(nodes)
         chain = _chain(e, graph, nodes, result, summed) if nodes or summed else None
         if chain is not None:
             call = ElementsCall(e, chain)
@@ -87,10 +87,10 @@ def _computes(n: Node) -> bool:
     return dtypes in ({DType.f32}, {DType.f64}) and all(v.shape == t.shape for v in n.inputs)
 
 
-def _behind(e: Emitter, graph: Graph, result: Value, reader: Node | None) -> set[Node]:
-    """Nodes that `result` is computed by, and that nothing else reads; with what else they give of the function."""
+def _behind(e: Emitter, graph: Graph, order: Mapping[Node, int], result: Value, reader: Node | None) -> list[Node]:
+    """Nodes that `result` is computed by, and that nothing else reads, operands first; with what else they give of the
+    function. order: where each node stands in the graph."""
     nodes = set[Node]()
-    order = {n: k for k, n in enumerate(graph.nodes)}
     waiting = {result.node}
     while waiting:
         n = max(waiting, key=lambda m: order.get(m, -1))
@@ -102,14 +102,13 @@ def _behind(e: Emitter, graph: Graph, result: Value, reader: Node | None) -> set
             continue
         nodes.add(n)
         waiting |= {x.node for x in n.inputs if splat(x) is None} - nodes
-    return nodes
+    return sorted(nodes, key=order.__getitem__)
 
 
-def _chain(e: Emitter, graph: Graph, nodes: set[Node], result: Value, summed: bool) -> ElementChain | None:
+def _chain(e: Emitter, graph: Graph, nodes: list[Node], result: Value, summed: bool) -> ElementChain | None:
     """None where an operand is a row, say, that IREE repeats as it reads it."""
-    ordered = tuple(n for n in graph.nodes if n in nodes)
-    inside = {n.values[0] for n in ordered}
-    read = [v for n in ordered for v in n.inputs] + ([] if result in inside else [result])
+    inside = {n.values[0] for n in nodes}
+    read = [v for n in nodes for v in n.inputs] + ([] if result in inside else [result])
     outside = dict.fromkeys(v for v in read if v not in inside and splat(v) is None)
     repeated, tensors = dict[Value, Value](), list[Value]()
     for v in outside:
@@ -121,6 +120,6 @@ def _chain(e: Emitter, graph: Graph, nodes: set[Node], result: Value, summed: bo
             tensors.append(v)
     if not tensors or any(v.dtype is not result.dtype for v in (*tensors, *repeated)):
         return None
-    results = (result,) if summed else tuple(n.values[0] for n in ordered if n.values[0] in graph.outputs)
-    rounds = any(n in e.decided.nodes for n in ordered)
-    return ElementChain(ordered, result.shape, result.dtype, tuple(tensors), repeated, results, summed, rounds)
+    results = (result,) if summed else tuple(n.values[0] for n in nodes if n.values[0] in graph.outputs)
+    rounds = any(n in e.decided.nodes for n in nodes)
+    return ElementChain(tuple(nodes), result.shape, result.dtype, tuple(tensors), repeated, results, summed, rounds)
