@@ -47,7 +47,7 @@ class ChunkStates(KernelPass):
         left: dict[tuple[str, str], Value] = {}  # states that stay, once, however often they are looked at
 
         def one(loop: Loop) -> dict[Value, Value] | None:
-            values, why, _ = chunkwise(loop, anyway=self.on == "all")
+            values, why = chunkwise(loop, anyway=self.on == "all")
             if values is None:
                 for reason in why:
                     left[loop.node.loc.place, reason] = loop.node.values[0]

@@ -35,8 +35,8 @@ from lstm_ir.ops.primitive.broadcast import broadcast_in_dim
 from lstm_ir.ops.primitive.fill import ones, zeros
 from lstm_ir.ops.primitive.linear import dot_general
 from lstm_ir.ops.primitive.reduce import sum as sum_over
-from lstm_ir.ops.primitive.shape import concat, reshape, transpose
-from lstm_ir.ops.primitive.window import slice_axis
+from lstm_ir.ops.primitive.shape import reshape, transpose
+from lstm_ir.ops.primitive.window import pad_axis, slice_axis
 from lstm_ir.ops.scan.node import STEP, scan_node
 from lstm_ir.ops.scan.tuned import CHUNK_STEPS, PAIRED_STEPS
 
@@ -82,7 +82,7 @@ def chunk_of(steps: Dim, most: int = CHUNK_STEPS) -> int:
 class Cut:
     """T steps of N sequences, cut into chunks: `count` of them, `many` with those of all sequences.
 
-    Where T is a number, the last chunk is filled up by steps that leave the state as it is.
+    The last chunk is filled up by steps that leave the state as it is.
     """
 
     steps: Dim
@@ -92,20 +92,22 @@ class Cut:
     @property
     def count(self) -> Dim:
         """Chunks of one sequence."""
-        T = self.steps
-        return -(-T // self.chunk) if isinstance(T, int) else dims.floordiv(T, self.chunk)
+        return dims.floordiv(dims.add(self.steps, self.chunk - 1), self.chunk)
 
     @property
     def many(self) -> Dim:
         """Of all."""
         return dims.mul(self.count, self.sequences)
 
+    @property
+    def filled(self) -> Dim:
+        """Steps of all chunks of a sequence."""
+        return dims.mul(self.count, self.chunk)
+
     def rows(self, x: Value, fill: float = 0) -> Value:
         """[T,..] as [chunks,C,..]."""
-        if isinstance(self.steps, int) and self.steps % self.chunk:
-            more = (-self.steps % self.chunk, *x.shape[1:])
-            x = concat([x, zeros(more, x.dtype) if fill == 0 else ones(more, x.dtype)], 0)
-        return reshape(x, (self.count, self.chunk, *x.shape[1:]))
+        whole = pad_axis(x, 0, 0, dims.add(self.filled, dims.mul(self.steps, -1)), fill)
+        return reshape(whole, (self.count, self.chunk, *x.shape[1:]))
 
     def apart(self, x: Value) -> Value:
         """[T,N,..] as [chunks*N,C,..]."""
@@ -117,16 +119,11 @@ class Cut:
         """[chunks*N,C,..] as [T,N,..]."""
         wide = reshape(y, (self.count, self.sequences, *y.shape[1:]))
         turned = transpose(wide, (0, 2, 1, *range(3, wide.rank)))
-        T, count = self.steps, self.count
-        length = T if not isinstance(T, int) or not isinstance(count, int) else count * self.chunk
-        return slice_axis(reshape(turned, (length, self.sequences, *y.shape[2:])), 0, 0, T)
+        return slice_axis(reshape(turned, (self.filled, self.sequences, *y.shape[2:])), 0, 0, self.steps)
 
 
 def chunked(rows: StateRows, chunk: int) -> tuple[Value, list[Value]]:
-    """The last state, and for each query [T,N,V] what it reads of the state before its step.
-
-    T is a multiple of `chunk`, or a number.
-    """
+    """The last state, and for each query [T,N,V] what it reads of the state before its step."""
     n, k, v = rows.first.shape
     cut = Cut(rows.decay.shape[0], chunk, n)
     count, many, along = cut.count, cut.many, rows.along

@@ -68,10 +68,7 @@ def beside(rows: Sequence[Value]) -> Value:
 
 
 def delta_chunked(rows: DeltaRows, chunk: int, differentiated: bool) -> tuple[Value, Value, list[Value]]:
-    """The last state, what was written [T,N,J,V], and what each query [T,N,V] reads of the state before its step.
-
-    T is a multiple of `chunk`, or a number.
-    """
+    """The last state, what was written [T,N,J,V], and what each query [T,N,V] reads of the state before its step."""
     T, n, writes, k = rows.keys.shape
     v = rows.first.shape[2]
     assert isinstance(writes, int)

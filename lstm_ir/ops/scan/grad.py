@@ -44,7 +44,7 @@ def scan_vjp(node: Node, cts: Cts, everything_again: bool = False, inner: Remat 
         if found is not None:
             return found
     elif not everything_again:
-        found = chunkwise_vjp(node, cts, over_steps)
+        found = chunkwise_vjp(node, cts)
         if found is not None:
             return found
     return over_steps(node, cts, everything_again, inner)

@@ -72,7 +72,7 @@ def test_the_same_numbers(name: str, T: int, reverse: bool, seed: int) -> None:
 @pytest.mark.parametrize("T", [0, 1, 5, 64, 150])
 @pytest.mark.parametrize("reverse", [False, True])
 def test_a_named_number_of_steps(T: int, reverse: bool, seed: int) -> None:
-    """Whole chunks by products, what is left over by the loop."""
+    """No steps, fewer than a chunk has, whole chunks alone, and steps left over."""
     g = graph("mamba2", "T", reverse=reverse)
     given = arrays(g, T, seed)
     near(li.interpret(chunks(g), given), li.interpret(g, given), "f64", seed)

@@ -73,8 +73,8 @@ def test_gradients_by_chunks_are_those_of_torch(name: str, way: tuple[bool, bool
 
 
 @pytest.mark.parametrize("way", WAYS, ids=str)
-@pytest.mark.parametrize("steps", [5, 135])
+@pytest.mark.parametrize("steps", [5, 128, 135])
 def test_gradients_of_a_named_number_of_steps_are_those_of_torch(steps: int, way: Any, seed: int) -> None:
-    """Less than a chunk, and two chunks with seven steps left over."""
+    """Less than a chunk, whole chunks alone, and two chunks with seven steps left over."""
     need("torch")
     check("mamba2", "T", steps, way, seed)
