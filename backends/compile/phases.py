@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from enum import Enum
 
 from lstm_ir.backends.compile.grouping import UNLINKED, grouped
+from lstm_ir.backends.compile.transients import from_allocator
 
 # Behind fusion, while tensors are values; and when the host's code and the layouts of all tensors are there.
 SEAMS = ("flow", "executable-configurations")
@@ -39,7 +40,7 @@ class Checks(Enum):
 
 def prepared(text: str, functions: Mapping[str, str]) -> tuple[str, tuple[str, ...]]:
     """The module for the last run, and flags that this one needs besides."""
-    whole = joined(text, functions)
+    whole = from_allocator(joined(text, functions))
     together = grouped(whole)
     return (whole, ()) if together is None else (together, (UNLINKED,))
 

@@ -12,7 +12,8 @@ import ctypes
 from typing import Any
 
 from lstm_ir.backends import bindings
-from lstm_ir.backends.run.tuned import FREED_BYTES, FREED_COUNT, FREED_SHAPES
+from lstm_ir.backends.run.machine_memory import usable_bytes
+from lstm_ir.backends.run.tuned import FREED_COUNT, FREED_LEAST, FREED_MOST, FREED_SHAPES, FREED_SHARE
 
 
 class _Counts:
@@ -20,7 +21,6 @@ class _Counts:
         self.shapes = 0  # new combinations of sizes since the start
 
 
-_SPEC = f"caching:*=*;{FREED_BYTES};{FREED_COUNT}"
 _devices: list[Any] = []
 _seen = _Counts()
 
@@ -30,10 +30,16 @@ def device(driver: Any, word: str) -> Any:
 
     It is never freed: arrays that the interpreter drops after it, as those of `sys`, return their memory to it.
     """
-    made = driver.create_device_by_uri(word, [_SPEC])
+    made = driver.create_device_by_uri(word, [f"caching:*=*;{kept_bytes()};{FREED_COUNT}"])
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(made))
     _devices.append(made)
     return made
+
+
+def kept_bytes() -> int:
+    """What is in use or kept, at most, where something is kept."""
+    usable = usable_bytes()
+    return FREED_LEAST if usable is None else min(max(usable // FREED_SHARE, FREED_LEAST), FREED_MOST)
 
 
 def leave() -> None:

@@ -76,7 +76,7 @@ def test_many_sizes_keep_a_bounded_number_of_bytes() -> None:
     before = _resident()
     for k in range(100):
         exe(x=rows[: 1000 + 10 * k])
-    assert _resident() - before < tuned.FREED_BYTES + (64 << 20)
+    assert _resident() - before < freed_memory.kept_bytes() + (64 << 20)
 
 
 @pytest.mark.slow  # 280 MB
@@ -85,7 +85,7 @@ def test_a_large_result_goes_with_the_next_call() -> None:
     x = li.input("x", ("N",), "f32")
     exe = li.compile(li.Graph("g", [x], {"y": li.expand_dims(x, 1) + li.zeros((1, 1000))}), device="local-sync")
     before = _resident()
-    assert exe(x=np.ones(70_000, np.float32))["y"].nbytes > tuned.FREED_BYTES
+    assert exe(x=np.ones(70_000, np.float32))["y"].nbytes > freed_memory.kept_bytes()
     exe(x=np.ones(3, np.float32))
     assert _resident() - before < 64 << 20
 
