@@ -80,22 +80,22 @@ def _ways(op: str, build: Build, env: Mapping[str, int]) -> Iterator[tuple[int, 
     own, inside = (_bytes(op, part, env) for part in (kept.outside, kept.within))
     if T < 2 or not own or not inside:
         return
-    c, s = own / (T // short), inside / short
+    c, s = own / -(-T // short), inside / short
     best = _one(T, c, s)
     yield (best,)
     parts = max(1.0, (T * s / c) ** (1 / 3))
     near = range(max(1, round(0.8 * T / parts)), min(T, round(1.25 * T / parts)) + 1)
-    first = min(near, key=lambda k: T % k, default=T)
+    first = min(near, key=lambda k: -T % k, default=T)
     second = _one(first, c, s)
     if second < first < T:
         yield (first, second)
 
 
 def _one(T: int, c: float, s: float) -> int:
-    """The steps of a segment for which least is saved, the steps left over included."""
+    """The steps of a segment for which least is saved."""
     middle = math.sqrt(T * c / s)
     near = range(max(1, int(middle / 2)), min(T, math.ceil(2 * middle)) + 1)
-    return min(near, key=lambda k: c * (T // k) + s * (k + T % k), default=T)
+    return min(near, key=lambda k: c * -(-T // k) + s * k, default=T)
 
 
 def _bytes(op: str, count: Callable[[Mapping[str, int]], int], env: Mapping[str, int]) -> int:

@@ -43,7 +43,7 @@ def test_a_gradient_with_remat_on_vulkan() -> None:
     g = graph()
     exe = li.compile(g, "vulkan")
     r = np.random.default_rng(6)
-    for length, rows in ((5, 2), (0, 2), (5, 0)):
+    for length, rows in ((5, 2), (6, 2), (3, 2), (1, 2), (0, 2), (5, 0)):  # also whole segments alone, and none
         values = {"x": r.normal(0, 1, (length, rows, 3)).astype(np.float32)}
         got, want = exe(values), li.interpret(g, values)
         assert got.keys() == want.keys()

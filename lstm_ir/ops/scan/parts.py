@@ -10,8 +10,6 @@ from lstm_ir.ir.graph import Graph, Node, Value
 from lstm_ir.ir.leaf import parameter
 from lstm_ir.ir.loop import Loop
 from lstm_ir.ir.reach import reached, unreached
-from lstm_ir.ops.primitive import elementwise as e
-from lstm_ir.ops.primitive.size import size
 from lstm_ir.ops.scan.idle import can_stand_before, put_before
 from lstm_ir.ops.scan.node import STEP, scan_node
 
@@ -53,9 +51,9 @@ def lifted(loop: Loop) -> Loop:
 
 def later_steps(
     loop: Loop, base: Value, consts: tuple[Value, ...], init: tuple[Value, ...], xs: tuple[Value, ...], length: Dim,
-    count: tuple[Value, ...] = (),
+    count: Value | None = None,
 ) -> Node:  # fmt: skip
-    """`length` steps of the loop, the first of which has the number `base`; those from `count` on do not run.
+    """`length` steps of the loop, the first of which has the number `base`; those from the `count`-th on do not run.
 
     They must not run on the way back either: past the end a step may divide by zero, and no zero cotangent mends that.
     """
@@ -63,10 +61,7 @@ def later_steps(
     step, first = parameter(name("later"), STEP), parameter(name("first"), STEP)
     outputs = clone(loop.body.outputs, {loop.step: first + step})
     body = Graph(loop.body.name, [step, first, *loop.body.params[1:]], outputs)
-    left = [e.clamp(0, end - base, size(length)) for end in count]
-    return scan_node(
-        body, (base, *consts), init, xs, length=length, reverse=loop.reverse, count=left[0] if left else None
-    )
+    return scan_node(body, (base, *consts), init, xs, length=length, reverse=loop.reverse, count=count)
 
 
 def to_save(

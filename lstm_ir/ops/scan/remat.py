@@ -1,6 +1,6 @@
 """`remat`: a loop cut into segments, so that its gradient saves the carries of segments alone.
 
-    T steps  =  T//K segments of K steps (a scan of scans), then the remainder (a scan)
+    T steps  =  (T+K-1)//K segments of K steps, one of them shorter (a scan of scans)
 
 On the way back each segment is run again from the carries that went into it. Saved are T/K carries
 and, while a segment is worked on, what its K steps need: least for K near the square root of T.
@@ -19,9 +19,9 @@ from lstm_ir.ir.loop import Loop
 from lstm_ir.ir.pullback import Cts, Hook, through
 from lstm_ir.ir.types import DType, TensorType
 from lstm_ir.ops.primitive import elementwise as e
-from lstm_ir.ops.primitive.shape import concat, reshape
+from lstm_ir.ops.primitive.shape import reshape, reverse
 from lstm_ir.ops.primitive.size import in_range, size
-from lstm_ir.ops.primitive.window import slice_axis
+from lstm_ir.ops.primitive.window import pad_axis, slice_axis
 from lstm_ir.ops.scan.node import STEP, scan_node
 from lstm_ir.ops.scan.parts import later_steps
 
@@ -55,43 +55,57 @@ def _counted(loop: Loop) -> Loop:
 
 
 def _segmented(loop: Loop, K: int) -> tuple[list[Value], Node]:
-    """The loop's results, and the scan over segments."""
+    """The loop's results, and the scan over segments.
+
+    Rows are filled up behind the last one: the segment that holds them runs fewer steps. In reverse it is the first.
+    """
     if loop.count is not None and any(loop.reverse):
         problem = "remat does not go with count where rows are read or written in reverse"
         raise GradientError(message("scan", problem, [("count", loop.count.type)], loop.node.loc))
-    S = dims.floordiv(loop.length, K)
+    loop, turned = _one_way(loop)
+    S = dims.floordiv(dims.add(loop.length, K - 1), K)
     whole = dims.mul(S, K)
-    rest = dims.add(loop.length, dims.mul(whole, -1))
-    xs = list(zip(loop.xs, loop.x_reverse, strict=True))
-    main = [_rows(x, rest if r else 0, dims.add(whole, rest) if r else whole) for x, r in xs]
-    cut = [reshape(x, (S, K, *x.shape[1:])) for x in main]
-    count = () if loop.count is None else (e.convert(in_range(loop.count, 0, loop.length), DType.i32),)
-    consts = (*count, *loop.consts)
-    outer = scan_node(_outer_body(loop, K), consts, loop.init, tuple(cut), length=S, reverse=loop.reverse)
+    more = dims.add(whole, dims.mul(loop.length, -1))
+    cut = [reshape(pad_axis(x, 0, 0, more), (S, K, *x.shape[1:])) for x in loop.xs]
+    count: tuple[Value, ...] = ()
+    if loop.count is not None:
+        count = (e.convert(in_range(loop.count, 0, loop.length), DType.i32),)
+    elif more != 0:
+        count = (size(loop.length),)
+    missing = more if any(loop.reverse) else 0
+    outer = scan_node(
+        _outer_body(loop, K, count, missing), (*count, *loop.consts), loop.init, tuple(cut), length=S,
+        reverse=loop.reverse,
+    )  # fmt: skip
     k = len(loop.init)
-    finals = outer.values[:k]
-    rows = [reshape(y, (whole, *y.shape[2:])) for y in outer.values[k:]]
-    if rest == 0:
-        return [*finals, *rows], outer
-    left = [_rows(x, 0 if r else whole, rest if r else loop.length) for x, r in xs]
-    tail = later_steps(loop, size(whole), loop.consts, finals, tuple(left), rest, count)
-    ys = []
-    for a, b, r in zip(rows, tail.values[k:], loop.y_reverse, strict=True):
-        ys.append(concat([b, a] if r else [a, b], 0))
-    return [*tail.values[:k], *ys], outer
+    rows = [slice_axis(reshape(y, (whole, *y.shape[2:])), 0, 0, loop.length) for y in outer.values[k:]]
+    return [*outer.values[:k], *(reverse(y, 0) if t else y for y, t in zip(rows, turned, strict=True))], outer
 
 
-def _rows(x: Value, start: Dim, limit: Dim) -> Value:
-    return x if start == 0 and limit == x.shape[0] else slice_axis(x, 0, start, limit)
+def _one_way(loop: Loop) -> tuple[Loop, tuple[bool, ...]]:
+    """A loop that reads and gives all rows in one order, and which of the rows that it gives are to be turned."""
+    if len(set(loop.reverse)) < 2:
+        return loop, (False,) * len(loop.y_reverse)
+    xs = tuple(reverse(x, 0) if r else x for x, r in zip(loop.xs, loop.x_reverse, strict=True))
+    node = scan_node(
+        loop.body, loop.consts, loop.init, xs, length=loop.length, reverse=(False,) * len(loop.reverse),
+        count=loop.count,
+    )  # fmt: skip
+    return Loop(node), loop.y_reverse
 
 
-def _outer_body(loop: Loop, K: int) -> Graph:
-    """One segment: K steps as a scan."""
+def _outer_body(loop: Loop, K: int, counted: tuple[Value, ...], missing: Dim) -> Graph:
+    """One segment: K steps as a scan, or those that the number of all leaves. missing: steps that the first lacks."""
     step = parameter("segment", STEP)
-    count = () if loop.count is None else (parameter("count", STEP),)
+    count = tuple(parameter("count", STEP) for _ in counted)
     consts = tuple(parameter(f"const{i}", v.type) for i, v in enumerate(loop.consts))
     init = tuple(parameter(f"carry{i}", v.type) for i, v in enumerate(loop.init))
     kinds = [TensorType((K, *x.shape[1:]), x.dtype) for x in loop.xs]
     xs = tuple(parameter(f"x{i}", t) for i, t in enumerate(kinds))
-    node = later_steps(loop, step * K, consts, init, xs, K, count)
+    base, end = step * K, (step + 1) * K
+    if missing != 0:
+        base, end = (v - size(missing) for v in (base, end))
+        base = e.maximum(base, 0)
+    runs = [e.minimum(n, end) - base for n in count]
+    node = later_steps(loop, base, consts, init, xs, K, e.clamp(0, runs[0], K) if runs else None)
     return Graph(f"{loop.body.name}_segment", [step, *count, *consts, *init, *xs], node.values)
