@@ -44,6 +44,10 @@ def test_jax_computes_what_torch_does(name: str, seed: int) -> None:
 def test_the_scan_operator_computes_what_the_eager_loop_does(name: str, seed: int) -> None:
     need("torch")
     given, weights = arrays(name, seed)
+    if name == "s5":  # of complex numbers torch 2.13 has no gradient there; the table of docs/cells.md has none either
+        with pytest.raises(RuntimeError, match="does not support automatic differentiation for outputs with complex"):
+            torch_run(name, given, weights, compiled=True)
+        return
     found, want = torch_run(name, given, weights, compiled=True), torch_run(name, given, weights)
     close(found, want, RECURRENCE["f64", "cpu"], name)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import child
 import numpy as np
 import pytest
 
@@ -69,25 +70,32 @@ def test_a_process_ends_while_something_holds_a_result(holder: str, device: str)
     assert (run.returncode, run.stdout, run.stderr) == (0, "done\n", "")
 
 
-def test_many_sizes_keep_a_bounded_number_of_bytes() -> None:
-    """Of results of 100 sizes, 4 to 8 MB each, no more stay than the bound."""
-    exe = executable("local-sync")
-    rows = np.ones((2000, 1000), np.float32)
-    before = _resident()
-    for k in range(100):
-        exe(x=rows[: 1000 + 10 * k])
-    assert _resident() - before < freed_memory.kept_bytes() + (64 << 20)
+SMALL = """
+import os
+
+import numpy as np
+import lstm_ir as li
+from lstm_ir.backends.run import freed_memory
+from memory_maps import kilobytes
+
+freed_memory.usable_bytes = lambda: 1  # the least is kept then
+x = li.input("x", ("N", 10))
+wide = li.broadcast_to(li.expand_dims(x, 2), ("N", 10, 100)) + 1.0
+exe, rows = li.compile(li.Graph("g", [x], {"y": wide}), device="local-sync"), np.ones((70_000, 10), "f4")
+exe(x=rows[:3])
+before = kilobytes(os.getpid())["Rss"]
+for n in %s:
+    exe(x=rows[:n])
+print(kilobytes(os.getpid())["Rss"] - before)
+"""
 
 
-@pytest.mark.slow  # 280 MB
-def test_a_large_result_goes_with_the_next_call() -> None:
-    """One of more than is kept stays alone, until another buffer is made."""
-    x = li.input("x", ("N",), "f32")
-    exe = li.compile(li.Graph("g", [x], {"y": li.expand_dims(x, 1) + li.zeros((1, 1000))}), device="local-sync")
-    before = _resident()
-    assert exe(x=np.ones(70_000, np.float32))["y"].nbytes > freed_memory.kept_bytes()
-    exe(x=np.ones(3, np.float32))
-    assert _resident() - before < 64 << 20
+@pytest.mark.parametrize(("sizes", "most"), [
+    pytest.param("[10_000 + 100 * k for k in range(63)]", tuned.FREED_LEAST, id="many sizes, 40 to 65 MB"),
+    pytest.param("[70_000, 3]", 0, id="a large result goes with the next call"),
+])  # fmt: skip
+def test_a_bounded_number_of_bytes_is_kept(sizes: str, most: int) -> None:
+    assert int(child.python("-c", SMALL % sizes)) << 10 < most + (96 << 20)
 
 
 def test_new_sizes_let_old_ones_go(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -104,9 +112,3 @@ def test_a_session_that_is_closed_gives_memory_back(monkeypatch: pytest.MonkeyPa
         exe(x=np.ones((3, 1000), np.float32))
         assert not calls
     assert calls
-
-
-def _resident() -> int:
-    """Bytes of this process that are in memory."""
-    with open("/proc/self/statm", encoding="ascii") as f:
-        return int(f.read().split()[1]) * 4096
