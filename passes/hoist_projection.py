@@ -8,6 +8,7 @@ loop.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -38,21 +39,29 @@ class HoistProjection(KernelPass):
         if target is not None and target.kind == "cpu" and self.for_kernels(target):
             notes.miss(f"{target.name} has recurrence kernels, whose schedule places the projection")
             return graph
+        return hoisted(graph, notes)
 
-        def one(loop: Loop) -> dict[Value, Value] | None:
-            split = _split_directions(loop, self.name)
-            lift = Lift(split, self.name)
-            heavy = _heavy(split, lift)
-            found = [v for v in frontier(split, heavy.__contains__) if v.op != "parameter"]
-            if not found:
-                return None
-            for v in found:
-                notes.fire("one product for all steps", v.node.loc)
-            rows = [(v, lift.kind[v] is Dependence.backward) for v in found]
-            out = moved_out(split, [], rows, lift)
-            return dict(zip(loop.node.values, out.values(), strict=True))
 
-        return in_loops(graph, self.name, one)
+def hoisted(graph: Graph, notes: Notes, pays: Callable[[Loop], bool] | None = None) -> Graph:
+    """The graph with the input projections of its loops, or of those where that pays, outside of them."""
+    name = HoistProjection.name
+
+    def one(loop: Loop) -> dict[Value, Value] | None:
+        if pays is not None and not pays(loop):
+            return None
+        split = _split_directions(loop, name)
+        lift = Lift(split, name)
+        heavy = _heavy(split, lift)
+        found = [v for v in frontier(split, heavy.__contains__) if v.op != "parameter"]
+        if not found:
+            return None
+        for v in found:
+            notes.fire("one product for all steps", v.node.loc)
+        rows = [(v, lift.kind[v] is Dependence.backward) for v in found]
+        out = moved_out(split, [], rows, lift)
+        return dict(zip(loop.node.values, out.values(), strict=True))
+
+    return in_loops(graph, name, one)
 
 
 def _heavy(loop: Loop, lift: Lift) -> set[Value]:

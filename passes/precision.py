@@ -15,22 +15,25 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar
 
 from lstm_ir import ops
+from lstm_ir.ir import dims
 from lstm_ir.ir.errors import PassError
 from lstm_ir.ir.graph import Graph, Node, Value, make, transform
 from lstm_ir.ir.location import at
 from lstm_ir.ir.loop import Loop
 from lstm_ir.ir.moves import stored_narrow
 from lstm_ir.ir.opdef import Trait
-from lstm_ir.ir.reach import fixed
+from lstm_ir.ir.reach import fixed, reached
 from lstm_ir.ir.target import TargetInfo
 from lstm_ir.ir.types import DType
 from lstm_ir.passes.base import Notes, Pass, register
 from lstm_ir.passes.hoist_invariants import HoistInvariants
-from lstm_ir.passes.hoist_projection import HoistProjection
+from lstm_ir.passes.hoist_projection import hoisted
 from lstm_ir.passes.int8_products import Int8Product
+from lstm_ir.passes.tuned import BYTES_HOISTED, BYTES_ROWS
 
 STORED = ("bf16", "f16", "int8")
 NOTES = {
@@ -62,8 +65,8 @@ class Precision(Pass):
             raise PassError(f"pass precision: target {target} cannot load {self.weights}")
         kernels = self.weights == "int8" and target is not None and target.kind == "cpu"
         rows = self._rows(target)
-        if kernels and rows == "int8":  # rows become int8 once for all steps, and their weights are read once
-            graph = HoistProjection("no").run(graph, notes, target)
+        if kernels and rows != "f32":  # rows become bytes once for all steps, and their weights are read once
+            graph = hoisted(graph, notes, None if rows == "int8" else partial(_outgrows, target))
         narrow = self._dots(graph, (), notes, rows, alone=kernels)
         return graph if narrow is graph else HoistInvariants().run(narrow, Notes(), target)
 
@@ -108,6 +111,20 @@ class Precision(Pass):
                 return (out,)
 
         return transform(graph, one)
+
+
+def _outgrows(target: TargetInfo | None, loop: Loop) -> bool:
+    """Whether each step of a row or two would read more weights than L2 holds, in int8. Products of all steps take
+    memory, and a product of three bytes by many rows takes as long in the loop."""
+    rows = next((t.shape[-2] for t in loop.carry_types if t.rank > 1), 1)
+    if target is None or not isinstance(loop.length, int) or not isinstance(rows, int) or rows > BYTES_ROWS:
+        return False
+    before, carried = fixed(loop.body, loop.const_params), reached(loop.body.nodes, loop.carry_params)
+    products = [n for n in loop.body.nodes if n.op.name == "dot_general" and n.inputs[1] in before]
+    weights = [dims.product(n.inputs[1].shape) for n in products]
+    made = [dims.product(n.types[0].shape) for n in products if n.inputs[0] not in carried]
+    read, kept = dims.total(weights), dims.mul(dims.total(made), DType.f32.bytes * loop.length)
+    return dims.at_least(read, target.l2_bytes + 1) is True and dims.at_least(kept, BYTES_HOISTED + 1) is False
 
 
 def _with_bias(n: Node, products: Mapping[Value, Int8Product]) -> tuple[Value, ...] | None:

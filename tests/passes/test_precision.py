@@ -10,6 +10,7 @@ import zoo
 
 import lstm_ir as li
 from lstm_ir.backends.run.devices import resolve
+from lstm_ir.ir.loop import Loop
 from lstm_ir.passes.pipeline import Pipeline, for_target
 from lstm_ir.passes.pipelines import PRECISIONS
 
@@ -112,6 +113,27 @@ def test_rows_in_24_bits_follow_the_target() -> None:
         after = Pipeline.parse(f"precision{{weights=int8{rows}}}").run(graph, resolve(word).info).graph
         bodies = [n.attrs["body"] for n in after.nodes if n.op.name == "scan"] or [after]
         assert [sum(n.op.name == "dot_general" for n in b.nodes) for b in bodies] == [products], (word, rows)
+
+
+@pytest.mark.parametrize(("sizes", "l2", "before"), [
+    ((7, 1), 1535, True), ((7, 2), 1535, True), ((7, 3), 1535, False), ((7, 1), 1536, False),
+    (("T", 1), 1535, False), ((7, "B"), 1535, False), ((1 << 19, 1), 1535, True), (((1 << 19) + 1, 1), 1535, False),
+])  # fmt: skip
+def test_rows_in_24_bits_are_multiplied_before_a_loop_whose_weights_outgrow_l2(
+    sizes: Any, l2: int, before: bool, rng: np.random.Generator
+) -> None:
+    """For a row or two and a number of steps, of which the products take 64 MiB at most: 8 units, 40 inputs."""
+    x, (H, I) = li.input("x", (*sizes, 40)), (8, 40)
+    w, r = (li.weight(n, rng.uniform(-1, 1, (4 * H, k)).astype(np.float32)) for n, k in (("w", I), ("r", H)))
+    graph = li.Graph("g", [x], {"y": li.lstm(x, w, r, li.zeros((4 * H,))).y})
+    target = resolve("cpu:znver4").info._replace(l2_bytes=l2)
+    after = Pipeline.parse("int8").run(graph, target).graph
+    (loop,) = [n for n in after.nodes if n.op.name == "scan" and Loop(n).init]
+    assert sum(n.op.name == "dot_general" for n in loop.attrs["body"].nodes) == (3 if before else 6)
+    if sizes[0] == 7:
+        T, B = (k if isinstance(k, int) else 2 for k in sizes)
+        given = {"x": rng.uniform(-1, 1, (T, B, 40)).astype(np.float32)}
+        np.testing.assert_allclose(li.interpret(after, given)["y"], li.interpret(graph, given)["y"], atol=0.02)
 
 
 @pytest.mark.parametrize("word", PRECISIONS)
