@@ -240,7 +240,7 @@ class Executable(Session):
 
     def close(self) -> None:
         """Close the executable and all its sessions; later calls are errors. Results stay valid. Memory that a CPU
-        keeps for later calls, 256 MiB at most or one larger result, is let go."""
+        keeps for later calls is let go."""
         if process.forked():
             return
         with process.turn(self._opening):
