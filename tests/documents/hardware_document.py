@@ -30,8 +30,8 @@ ROWS = {
     "cpu:aarch64-android": ("", "", "Android"),
     "cpu:aarch64-apple": ("", "", "macOS"),
     "cpu:riscv64": ("", "", "riscv64 processors"),
-    "vulkan": ("lavapipe, Mesa's driver for processors", "NVIDIA H100", "AMD, Intel and mobile GPUs"),
-    "cuda:sm_89": ("", "NVIDIA H100", "other GPUs"),
+    "vulkan": ("lavapipe, Mesa's driver for processors", "NVIDIA H100 and H200", "AMD, Intel and mobile GPUs"),
+    "cuda:sm_89": ("", "NVIDIA H100 and H200", "other GPUs"),
     "hip:gfx942": ("", "", "every GPU"),
     "metal": ("", "", "every GPU"),
 }
