@@ -151,7 +151,8 @@ def about(measured: dict[str, Any]) -> str:
         f"\nSpeeds: medians of interleaved calls on {measured['machine']} ({versions}), by `python benchmarks/cells.py "
         "-o docs/cells/measured.json`. The ratio is the fastest other runner's median by ours: above 1 we are faster. "
         "x has H columns; sizes are numbers for all runners. —: not ready within the limit, refused there, or its "
-        "results are others than those of all the rest. Ready s: seconds until our first results are there, of which nearly all are the compiler's.\n"
+        "results are others than those of all the rest. Ready s: seconds until our first results are there, of which "
+        "nearly all are the compiler's.\n"
         f"{means(measured)}"
     )
 
