@@ -117,7 +117,8 @@ def _outgrows(target: TargetInfo | None, loop: Loop) -> bool:
     """Whether each step of a row or two would read more weights than L2 holds, in int8. Products of all steps take
     memory, and a product of three bytes by many rows takes as long in the loop."""
     rows = next((t.shape[-2] for t in loop.carry_types if t.rank > 1), 1)
-    if target is None or not isinstance(loop.length, int) or not isinstance(rows, int) or rows > BYTES_ROWS:
+    few = isinstance(rows, int) and rows <= BYTES_ROWS
+    if target is None or not few or not isinstance(loop.length, int) or loop.until:
         return False
     before, carried = fixed(loop.body, loop.const_params), reached(loop.body.nodes, loop.carry_params)
     products = [n for n in loop.body.nodes if n.op.name == "dot_general" and n.inputs[1] in before]
