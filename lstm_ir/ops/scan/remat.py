@@ -57,10 +57,10 @@ def _counted(loop: Loop) -> Loop:
 def _segmented(loop: Loop, K: int) -> tuple[list[Value], Node]:
     """The loop's results, and the scan over segments.
 
-    Rows are filled up behind the last one: the segment that holds them runs fewer steps. In reverse it is the first.
+    Rows are filled up behind the last one: the segment that holds it runs fewer steps. In reverse it is the first.
     """
-    if loop.count is not None and any(loop.reverse):
-        problem = "remat does not go with count where rows are read or written in reverse"
+    if loop.count is not None and len(set(loop.reverse)) > 1:
+        problem = "remat does not go with count where rows are read or written in both orders"
         raise GradientError(message("scan", problem, [("count", loop.count.type)], loop.node.loc))
     loop, turned = _one_way(loop)
     S = dims.floordiv(dims.add(loop.length, K - 1), K)
@@ -72,11 +72,9 @@ def _segmented(loop: Loop, K: int) -> tuple[list[Value], Node]:
         count = (e.convert(in_range(loop.count, 0, loop.length), DType.i32),)
     elif more != 0:
         count = (size(loop.length),)
-    missing = more if any(loop.reverse) else 0
     outer = scan_node(
-        _outer_body(loop, K, count, missing), (*count, *loop.consts), loop.init, tuple(cut), length=S,
-        reverse=loop.reverse,
-    )  # fmt: skip
+        _outer_body(loop, K, S, count), (*count, *loop.consts), loop.init, tuple(cut), length=S, reverse=loop.reverse
+    )
     k = len(loop.init)
     rows = [slice_axis(reshape(y, (whole, *y.shape[2:])), 0, 0, loop.length) for y in outer.values[k:]]
     return [*outer.values[:k], *(reverse(y, 0) if t else y for y, t in zip(rows, turned, strict=True))], outer
@@ -94,18 +92,18 @@ def _one_way(loop: Loop) -> tuple[Loop, tuple[bool, ...]]:
     return Loop(node), loop.y_reverse
 
 
-def _outer_body(loop: Loop, K: int, counted: tuple[Value, ...], missing: Dim) -> Graph:
-    """One segment: K steps as a scan, or those that the number of all leaves. missing: steps that the first lacks."""
+def _outer_body(loop: Loop, K: int, segments: Dim, counted: tuple[Value, ...]) -> Graph:
+    """One segment: K steps as a scan, or those that the number of all leaves."""
     step = parameter("segment", STEP)
     count = tuple(parameter("count", STEP) for _ in counted)
     consts = tuple(parameter(f"const{i}", v.type) for i, v in enumerate(loop.consts))
     init = tuple(parameter(f"carry{i}", v.type) for i, v in enumerate(loop.init))
     kinds = [TensorType((K, *x.shape[1:]), x.dtype) for x in loop.xs]
     xs = tuple(parameter(f"x{i}", t) for i, t in enumerate(kinds))
-    base, end = step * K, (step + 1) * K
-    if missing != 0:
-        base, end = (v - size(missing) for v in (base, end))
-        base = e.maximum(base, 0)
-    runs = [e.minimum(n, end) - base for n in count]
-    node = later_steps(loop, base, consts, init, xs, K, e.clamp(0, runs[0], K) if runs else None)
+    base, runs = step * K, None
+    if count:
+        first = (size(segments) - 1 - step) * K if any(loop.reverse) else base  # of its rows
+        runs = e.clamp(0, count[0] - first, K)
+        base = e.maximum(count[0] - first - K, 0) if any(loop.reverse) else base
+    node = later_steps(loop, base, consts, init, xs, K, runs)
     return Graph(f"{loop.body.name}_segment", [step, *count, *consts, *init, *xs], node.values)

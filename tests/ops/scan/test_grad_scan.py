@@ -60,11 +60,25 @@ def test_remat_gives_the_same(segment: int, reverse: Any) -> None:
 
 
 def test_remat_with_count() -> None:
-    graph, values = model("stepped", count=True)
-    check(graph, grad(graph, "loss", WRT, remat=4), values, WRT)
-    graph, _ = model("lstm", True, count=True)
-    with pytest.raises(li.GradientError, match="remat does not go with count"):
+    for cell in ("stepped", "lstm"):
+        for reverse in (False, True):
+            for dynamic in (True, False):
+                graph, values = model(cell, reverse, dynamic, count=True)
+                for remat in (1, 4, 5, 20, (4, 2), (5, 3)):
+                    check(graph, grad(graph, "loss", WRT, remat=remat), values, WRT)
+    graph, _ = model("lstm", [True, False], count=True)
+    with pytest.raises(li.GradientError, match="remat does not go with count where rows .* both orders"):
         grad(graph, "loss", WRT, remat=4)
+
+
+@pytest.mark.parametrize("remat", [(4, 2), (5, 2), (11, 3), (8, 4, 2), (3, 2)], ids=str)
+@pytest.mark.parametrize("reverse", [False, True, [True, False]], ids=str)
+def test_segments_of_segments(remat: tuple[int, ...], reverse: Any) -> None:
+    """Eleven steps, also of a named number: the shorter segment is cut once more, in either order."""
+    for cell in CELLS:
+        for dynamic in (True, False):
+            graph, values = model(cell, reverse, dynamic)
+            check(graph, grad(graph, "loss", WRT, remat=remat), values, WRT)
 
 
 @pytest.mark.parametrize("remat", [None, 1, 2, 3])
