@@ -1,10 +1,12 @@
 """Memory of a call's tensors that the device's allocator gives, not its queue.
 
-IREE 3.13 orders memory of tensors between dispatches in the device's queue. A CPU's queue takes up to 64 MiB from a
-slab that stays; more is memory of the system, given back at the end of the call, and the next call makes all of its
-pages anew. The device's allocator keeps what was freed (`backends/run/freed_memory.py`). Measured, two threads, time by
-the queue by that by the allocator: training steps of mLSTM with 32 rows of 256 units 2.2 at 192 steps and 2.5 at 320,
-of two layers of LSTM with 64 rows and 200 steps 1.26 with 256 units and 1.14 with 512.
+IREE 3.13 orders memory of results, and of tensors between dispatches, in the device's queue. A CPU's queue takes up to
+64 MiB from slabs that stay; more is memory of the system, given back at the end of the call, and the next call makes
+all of its pages anew. And where two sessions are called at a time, results that Python frees are not found again: a
+process grew by one result in each round. The device's allocator keeps what was freed (`backends/run/freed_memory.py`).
+Measured, two threads, time by the queue by that by the allocator: training steps of mLSTM with 32 rows of 256 units 2.2
+at 192 steps and 2.5 at 320, of two layers of LSTM with 64 rows and 200 steps 1.26 with 256 units and 1.14 with 512;
+calls of less memory 0.98 to 1.05.
 
 What a loop of the host allocates stays the queue's: it gives memory of one round to a later one, while the host is
 rounds ahead.
@@ -14,14 +16,11 @@ from __future__ import annotations
 
 import re
 
-SLAB = 64 << 20  # bytes, up to which a queue's memory stays in IREE 3.13
-
 _HOST = re.compile(r"^  util\.(?:func|initializer)\b.*\{.*\n(?:(?!  \}).*\n)*  \}", re.MULTILINE)
 _LABEL = re.compile(r"^  (\^bb\d+)\b.*:.*$", re.MULTILINE)
 _BRANCH = re.compile(r"^    cf\.\w+ .*$", re.MULTILINE)
 _TO = re.compile(r"\^bb\d+")
-_SIZE = re.compile(r"%c(\d+)(?:_\d+)?")  # as IREE prints a constant
-_TYPE = r"!stream\.resource<transient>\{(?P<size>%[\w#]+)\}"
+_TYPE = r"(?P<type>!stream\.resource<(?:transient|external)>\{%[\w#]+\})"
 _ALLOCA = re.compile(
     r"^(?P<indent> +)(?P<memory>%\w+), (?P<ready>%\w+) = stream\.resource\.alloca uninitialized (?P<on>on\(\S+\))"
     rf"(?: await\((?P<after>%[\w#]+)\) =>| :) {_TYPE} => !stream\.timepoint(?P<loc>.*)$",
@@ -35,7 +34,7 @@ _DEALLOCA = re.compile(
 
 
 def from_allocator(text: str) -> str:
-    """The module, in which tensors of a call that may be larger than a slab are from the allocator.
+    """The module, in which tensors of a call are from the allocator.
 
     `text`: a module for CPUs as IREE prints it before it translates executables.
     """
@@ -48,13 +47,10 @@ def _function(text: str) -> str:
     taken: set[str] = set()
 
     def allocated(m: re.Match[str]) -> str:
-        size = _SIZE.fullmatch(m["size"])
-        if size is not None and int(size[1]) <= SLAB:
-            return m[0]
         taken.add(m["memory"])
         now, loc = "stream.timepoint.immediate", m["loc"]
         ready = now if m["after"] is None else f"stream.timepoint.join max({m['after']})"
-        memory = f"stream.resource.alloc uninitialized {m['on']} : !stream.resource<transient>{{{m['size']}}}"
+        memory = f"stream.resource.alloc uninitialized {m['on']} : {m['type']}"
         return (
             f"{m['indent']}{m['memory']} = {memory}{loc}\n{m['indent']}{m['ready']} = {ready} => !stream.timepoint{loc}"
         )

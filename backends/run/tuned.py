@@ -15,8 +15,8 @@ IDLE_SECONDS = 400e-6
 LENT_BYTES = 128 << 10  # of an input, from which lending its memory beats copying it; figure not kept
 KEPT_BYTES = 1 << 20  # of inputs, below which an entry keeps memory between calls; figure not kept
 # What a CPU's device keeps of freed memory: bytes that are in use or kept, above which nothing is kept, as a share of
-# what the process may use, within bounds. Reasoned: a step of training frees up to 1 GiB. Gains: freed_memory.py.
-FREED_SHARE, FREED_LEAST, FREED_MOST = 8, 256 << 20, 2 << 30
+# what the process may use, within bounds; it has two devices. Reasoned: a step of training frees up to 1 GiB.
+FREED_SHARE, FREED_LEAST, FREED_MOST = 16, 256 << 20, 2 << 30
 # The same, in buffers; and after how many new combinations of sizes all is let go. Reasoned.
 FREED_COUNT, FREED_SHAPES = 64, 64
 # Bytes of results for which a GPU's executable keeps host memory between calls. Measured on an H100: kept memory made

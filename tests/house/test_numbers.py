@@ -225,7 +225,6 @@ KINDS: dict[str, dict[str, str]] = {
         "backends/compile/cache.py": "_HEADER",
         "backends/compile/compiler.py": "_NOTE",
         "backends/compile/start_child.py": "PR_SET_PDEATHSIG",
-        "backends/compile/transients.py": "SLAB",
         "backends/emit/flat.py": "ALIGN",
         "backends/emit/resources.py": "_NO_LIMIT",
         "backends/emit/unaligned.py": "_VECTOR",

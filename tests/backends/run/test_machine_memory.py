@@ -35,8 +35,8 @@ def test_where_nothing_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("usable", "kept"), [(None, 256), (512, 256), (4096, 512), (8 << 10, 1 << 10), (1 << 20, 2 << 10)]
+    ("usable", "kept"), [(None, 256), (512, 256), (8 << 10, 512), (16 << 10, 1 << 10), (1 << 20, 2 << 10)]
 )
-def test_an_eighth_is_kept_within_bounds(usable: int | None, kept: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_sixteenth_is_kept_within_bounds(usable: int | None, kept: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(freed_memory, "usable_bytes", lambda: None if usable is None else usable * MIB)
     assert freed_memory.kept_bytes() == kept * MIB

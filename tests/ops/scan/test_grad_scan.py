@@ -67,7 +67,7 @@ def test_remat_with_count() -> None:
                 for remat in (1, 4, 5, 20, (4, 2), (5, 3)):
                     check(graph, grad(graph, "loss", WRT, remat=remat), values, WRT)
     graph, _ = model("lstm", [True, False], count=True)
-    with pytest.raises(li.GradientError, match="remat does not go with count where rows .* both orders"):
+    with pytest.raises(li.GradientError, match=r"remat does not go with count where rows .* both orders"):
         grad(graph, "loss", WRT, remat=4)
 
 
