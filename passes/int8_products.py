@@ -26,11 +26,13 @@ from lstm_ir.ir.graph import Graph, Node, Value, make
 from lstm_ir.ir.leaf import parameter
 from lstm_ir.ir.types import DType
 from lstm_ir.ops.primitive.linear import free_axes
+from lstm_ir.ops.primitive.window import slice_axis
 from lstm_ir.ops.scan.node import STEP, scan_node
 
 LARGEST = 127  # of int8, as it is used: symmetric
 PLACES = (16, 8, 0)  # of the bytes of a number of 24 bits
 LARGEST_24 = sum(LARGEST << place for place in PLACES)
+DIRECTIONS = 2
 ZERO_24 = sum(128 << place for place in PLACES)  # added to a number it makes its bytes unsigned, each 128 larger
 TERMS = {"int8": (2**31 - 1) // LARGEST**2, "int24": (2**31 - 1) // (128 * LARGEST)}  # of a sum that i32 holds
 
@@ -76,6 +78,23 @@ class Int8Product:
         """[.., K] by a matrix."""
         rows, matrix = self.node.inputs
         return not self.batching[0] and self.summed[0] == (rows.rank - 1,) and matrix.rank == 2 and rows.rank > 1
+
+    @property
+    def is_of_directions(self) -> bool:
+        """Rows [.., K] of each direction of a layer by its own matrix."""
+        (rows, matrix), (own, _) = self.node.inputs, self.batching
+        by_row = len(own) == 1 and own[0] < rows.rank - 1 and self.summed[0] == (rows.rank - 1,)
+        return by_row and matrix.rank == 3 and rows.rank > 2 and rows.shape[own[0]] in range(1, DIRECTIONS + 1)
+
+    def of_directions(self) -> Value:
+        """The products of each direction in loops of one step."""
+        (own, of), (_, (k,)), parts = self.batching, self.summed, []
+        for d in range(self.node.inputs[1].shape[of[0]]):  # type: ignore[arg-type]
+            cut = zip(self.node.inputs, (own[0], of[0]), strict=True)
+            x, w = (ops.squeeze(slice_axis(v, axis, d, d + 1), axis) for v, axis in cut)
+            dot = ops.dot_general(x, w, ((x.rank - 1,), (k - (of[0] < k),)))
+            parts.append(ops.expand_dims(Int8Product(dot.node, self.rows).in_a_loop(), 0))
+        return ops.concat(parts, 0)
 
     def in_a_loop(self, bias: Value | None = None) -> Value:
         """`value` plus a bias [N], in the body of a loop of one step."""

@@ -103,6 +103,8 @@ class Precision(Pass):
                     return make(n.op, lhs, wide, **n.attrs).values
                 product = Int8Product(n, rows)
                 notes.fire(NOTES[product.rows], n.loc)
+                if alone and product.is_of_directions:
+                    return (product.of_directions(),)
                 if not (alone and product.is_of_rows):
                     return (product.value(),)
                 out = product.in_a_loop()

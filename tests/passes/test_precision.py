@@ -11,6 +11,7 @@ import zoo
 import lstm_ir as li
 from lstm_ir.backends.run.devices import resolve
 from lstm_ir.ir.loop import Loop
+from lstm_ir.ir.reach import reached
 from lstm_ir.passes.pipeline import Pipeline, for_target
 from lstm_ir.passes.pipelines import PRECISIONS
 
@@ -134,6 +135,23 @@ def test_rows_in_24_bits_are_multiplied_before_a_loop_whose_weights_outgrow_l2(
         T, B = (k if isinstance(k, int) else 2 for k in sizes)
         given = {"x": rng.uniform(-1, 1, (T, B, 40)).astype(np.float32)}
         np.testing.assert_allclose(li.interpret(after, given)["y"], li.interpret(graph, given)["y"], atol=0.02)
+
+
+@pytest.mark.parametrize("word", ["int8", "int8-dynamic"])
+@pytest.mark.parametrize(("T", "B"), [(7, 1), (1, 2), (3, 4)])
+def test_products_of_two_directions_are_loops(word: str, T: int, B: int, rng: np.random.Generator) -> None:
+    """Of one step, which are kernels: no product of integers is left outside of loops, the weights' own apart."""
+    x, (H, I) = li.input("x", (T, B, 12)), (8, 12)
+    w, r = (li.weight(n, rng.uniform(-1, 1, (2, 4 * H, k)).astype(np.float32)) for n, k in (("w", I), ("r", H)))
+    y = li.lstm(x, w, r, li.zeros((2, 4 * H)), direction="bidirectional").y
+    target = resolve("cpu:znver4").info._replace(l2_bytes=100)
+    after = Pipeline.parse(word).run(li.Graph("g", [x], {"y": y}), target).graph
+    computed = reached(after.nodes, after.params)
+    assert not [n for n in after.nodes if n.op.name == "dot_general" and n.values[0] in computed]
+    assert [n for n in after.nodes if n.op.name == "scan" and not Loop(n).init] or B > 2
+    given = {"x": rng.uniform(-1, 1, (T, B, 12)).astype(np.float32)}
+    want = li.interpret(li.Graph("g", [x], {"y": y}), given)["y"]
+    np.testing.assert_allclose(li.interpret(after, given)["y"], want, atol=0.03)
 
 
 @pytest.mark.parametrize("word", PRECISIONS)
