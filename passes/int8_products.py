@@ -89,7 +89,7 @@ class Int8Product:
     def of_directions(self) -> Value:
         """The products of each direction in loops of one step."""
         (own, of), (_, (k,)), parts = self.batching, self.summed, []
-        for d in range(self.node.inputs[1].shape[of[0]]):  # type: ignore[arg-type]
+        for d in range(self.node.inputs[1].shape[of[0]]):
             cut = zip(self.node.inputs, (own[0], of[0]), strict=True)
             x, w = (ops.squeeze(slice_axis(v, axis, d, d + 1), axis) for v, axis in cut)
             dot = ops.dot_general(x, w, ((x.rank - 1,), (k - (of[0] < k),)))

@@ -179,7 +179,7 @@ KINDS: dict[str, dict[str, str]] = {
         "lstm_ir/training/memory.py": "UNITS",
         "lstm_ir/verification/compare.py": "LIMITS",
         "passes/cell/activation.py": "ROUNDING",
-        "passes/int8_products.py": "LARGEST PLACES TERMS",
+        "passes/int8_products.py": "LARGEST PLACES TERMS DIRECTIONS",
         "backends/emit/decisions.py": "_EDGES",
         "backends/kernels/cpu/words.py": "OFFSET",
         "backends/kernels/text/evaluate.py": "_REDUCE",
