@@ -5,10 +5,10 @@
 
 `saved` are the carries that go into each step, and what cheap ops do not give again, stacked by a
 twin of the forward loop that takes its place. The sums over all steps that a constant's gradient is
-leave the loop where the constant is an operand of a product, multiplies a batch (of convolutions) or is broadcast:
-their terms are stacked, and one product, gradient of the batch of all steps or sum follows. With `remat` the loop is
-first cut into segments (remat.py). A loop with a matrix state is differentiated through its chunks (chunkwise.py),
-which save a state for each chunk.
+leave the loop where the constant is an operand of a product, multiplies a batch (of convolutions), is broadcast, or
+rows of it are picked: their terms are stacked, and one product, gradient of the batch of all steps or sum follows. With
+`remat` the loop is first cut into segments (remat.py). A loop with a matrix state is differentiated through its chunks
+(chunkwise.py), which save a state for each chunk.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from lstm_ir.ir.pullback import Cts, Differentiation, Remat, opened, pull_back, 
 from lstm_ir.ir.reach import reached
 from lstm_ir.ops.primitive.broadcast import BROADCAST
 from lstm_ir.ops.primitive.fill import zeros_like
+from lstm_ir.ops.primitive.gather import GATHER
 from lstm_ir.ops.primitive.linear import DOT_GENERAL
 from lstm_ir.ops.scan.chunkwise import chunkwise_vjp
 from lstm_ir.ops.scan.pair import Pair, PairParts
@@ -178,16 +179,21 @@ class _Backward:
         self.terms.append(SumTerm(n, 0, source, ct, None))
 
     def _hook(self, consts: set[Value], xs: set[Value]) -> Any:
-        """Takes out of the loop what a product, a convolution or a broadcast adds to a constant's gradient, and
-        the gradient of a slice that is multiplied by a constant."""
+        """Takes out of the loop what a product, a convolution, a broadcast or picked rows add to a constant's gradient,
+        and the gradient of a slice that is multiplied by a constant."""
         fixed = set(self.loop.const_params)
 
         def hook(n: Node, cts: Cts) -> Any:
             batched = Trait.batched in n.op.traits
-            if n.op not in (DOT_GENERAL, BROADCAST) and not batched:
+            if n.op not in (DOT_GENERAL, BROADCAST, GATHER) and not batched:
                 return None
             (ct,) = cts
             assert ct is not None
+            if n.op is GATHER:
+                if n.inputs[0] not in consts:
+                    return None
+                self.terms.append(SumTerm(n, 0, n.inputs[0], ct, n.inputs[1]))
+                return (None, None)
             if n.op is BROADCAST:
                 if n.inputs[0] not in consts:
                     return None

@@ -9,6 +9,7 @@ from lstm_ir.ir import dims
 from lstm_ir.ir.graph import Node, Value, make
 from lstm_ir.ir.opdef import Trait
 from lstm_ir.ops.primitive.broadcast import BROADCAST
+from lstm_ir.ops.primitive.gather import GATHER
 from lstm_ir.ops.primitive.linear import DOT_GENERAL, free_axes
 from lstm_ir.ops.primitive.shape import reshape, stack, transpose
 from lstm_ir.ops.scan.tuned import JOINED_TERMS
@@ -18,8 +19,8 @@ from lstm_ir.ops.scan.tuned import JOINED_TERMS
 class SumTerm:
     """`ct` arrived at `node`, which reads the parameter `source` as operand `at`.
 
-    `other` is the other operand of a product or a convolution, None for a broadcast. Several that are alike are one:
-    then `ct` and `other` have an axis of their `places` in front.
+    `other` is the other operand of a product or a convolution, what rows are picked by, or None for a broadcast.
+    Several terms that are alike are one: then `ct` and `other` have an axis of their `places` in front.
     """
 
     node: Node
@@ -70,6 +71,10 @@ def summed(term: SumTerm, const: Value, ct: Value, other: Value | None) -> Value
         at = (d + 1 for d in term.node.attrs["broadcast_dimensions"])
         wide = make(BROADCAST, const, shape=ct.shape, broadcast_dimensions=tuple(at))
         return _gradient(wide, ct, 0)
+    if term.node.op is GATHER:
+        axis = term.node.attrs["axis"]
+        wide = make(GATHER, const, other, axis=axis)
+        return _gradient(wide, transpose(ct, (*range(1, axis + 1), 0, *range(axis + 1, ct.rank))), 0)
     if Trait.batched in term.node.op.traits:
         return _of_batch(term, other, const, ct)
     if term.places > 1:

@@ -183,3 +183,34 @@ def test_second_derivative_of_a_loop() -> None:
     first = grad(graph, "loss", ["x", "u"])
     again = li.Graph("h", first.params, {"loss": li.sum(first.output("d_x") * first.output("d_x"))})
     check(again, grad(again, "loss", ["x", "u", "b"]), values, ["x", "u", "b"])
+
+
+@pytest.mark.parametrize("remat", [None, 2, (3, 2)], ids=str)
+@pytest.mark.parametrize("way", [{}, {"count": 3}, {"reverse": True}, {"lengths": np.array([2, 5, 0])}], ids=str)
+@pytest.mark.parametrize("axis", [0, 1])
+def test_rows_that_are_picked_from_a_constant(axis: int, way: dict[str, Any], remat: Any) -> None:
+    """By what a step reads and by what it computes, a number or one for each row: one sum for each after the loop."""
+    x, ids, w = li.input("x", ("T", 3, 4), "f64"), li.input("ids", ("T", 3), "i32"), li.input("w", (6, 6), "f64")
+
+    def cell(h: li.Value, row: Any) -> tuple[li.Value, li.Value]:
+        given, read = row
+        best = li.argmax(li.take(h, 0, axis=0), 0)  # a number: w[best]
+        wide = li.take(w, read, axis=axis) if axis == 0 else li.transpose(li.take(w, read, axis=1), (1, 0))
+        h = li.tanh(0.3 * h + given + wide[:, :4] * 0.5 + li.expand_dims(li.take(w, best, axis=axis)[:4], 0))
+        return h, h
+
+    y = li.scan(cell, li.zeros((3, 4), "f64"), (x, ids), **way)[1]
+    graph = li.Graph("picked", [x, ids, w], {"loss": li.sum(y * y)})
+    back = grad(graph, "loss", ["x", "w"], remat=remat)
+    assert not [n for n in back.nodes for m in bodies(n) if m.op.name == "scatter_add"]
+    rng = np.random.default_rng(SEED)
+    values = {"x": rng.standard_normal((5, 3, 4)), "ids": rng.integers(0, 6, (5, 3)).astype(np.int32)}
+    check(graph, back, {**values, "w": rng.standard_normal((6, 6))}, ["x", "w"])
+
+
+def bodies(n: li.Node) -> list[li.Node]:
+    """The nodes of a loop's body, and of loops in it, but for loops of all steps of a segment."""
+    if n.op.name != "scan":
+        return []
+    own = list(n.attrs["body"].nodes)
+    return [] if any(m.op.name == "scan" for m in own) else own
