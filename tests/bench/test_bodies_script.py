@@ -2,28 +2,16 @@
 
 from __future__ import annotations
 
-import importlib.util
-from types import ModuleType
-
 import numpy as np
 import pytest
 from device import need
+from loaded_file import loaded
 from paths import ROOT
 from tolerances import RECURRENCE, close
 
 import lstm_ir as li
 
-
-def benchmark() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("bodies_benchmark", ROOT / "benchmarks" / "bodies.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-MADE = benchmark()
+MADE = loaded(ROOT / "benchmarks" / "bodies.py")
 CASES = [
     (name, training) for name, of in MADE.BODIES.items() for training in (False, True) if of.trains or not training
 ]

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import importlib.util
 import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
+from loaded_file import loaded
 from paths import ROOT
 
 GOOD = "    50%    1.50ms\n    99%    2.00ms\nRequests/sec:    100.00\n"
 
 
 def test_failed_requests_end_the_run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    spec = importlib.util.spec_from_file_location("serving_script", ROOT / "benchmarks" / "serving.py")
-    assert spec is not None
-    assert spec.loader is not None
-    script = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(script)
+    script = loaded(ROOT / "benchmarks" / "serving.py")
     said = [GOOD]
 
     def run(words: list[str], **_: Any) -> subprocess.CompletedProcess[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 from pathlib import Path
 from types import ModuleType
@@ -14,6 +13,7 @@ import pytest
 from cell_gallery import NAMES, cell, inputs
 from cell_runs import jax_run, torch_run
 from device import need
+from loaded_file import loaded
 from paths import ROOT
 from tolerances import RECURRENCE, close
 
@@ -53,12 +53,7 @@ def test_the_scan_operator_computes_what_the_eager_loop_does(name: str, seed: in
 
 
 def benchmark() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("cells_benchmark", ROOT / "benchmarks" / "cells.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return loaded(ROOT / "benchmarks" / "cells.py")
 
 
 @pytest.mark.slow

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import importlib.util
 from functools import cache
 from typing import Any
 
 import numpy as np
+from loaded_file import loaded
 from paths import EXAMPLES
 
 import lstm_ir as li
@@ -20,12 +20,7 @@ KINDS = ("dense", "block-diagonal", "elementwise linear", "elementwise nonlinear
 @cache
 def cell(name: str) -> Any:
     """The module of a file: NAME, KIND, SIZES, weights, layer, build, main."""
-    spec = importlib.util.spec_from_file_location(f"cells_{name}", FOLDER / f"{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return loaded(FOLDER / f"{name}.py")
 
 
 def step(graph: li.Graph, wrt: list[str] | None = None) -> li.Graph:
