@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
-from lstm_ir.ir.clone import clone
-from lstm_ir.ir.graph import Graph, Value, resolved, topological
+from lstm_ir.ir.clone import clone, needed
+from lstm_ir.ir.graph import Graph, Node, Value, resolved, topological
 from lstm_ir.ir.leaf import constant
+from lstm_ir.ir.reach import reached
 
 Tree = Any  # a value, None, or tuples, lists and dicts of trees
 
@@ -40,7 +42,25 @@ def unflatten(tree: Tree, values: list[Any]) -> Tree:
 
 def captured(outputs: list[Value], own: set[Value]) -> list[Value]:
     """Inputs and weights of the surrounding graph that `outputs` read, those of `own` excluded."""
-    nodes = topological(v.node for v in outputs)
+    return _leaves(topological(v.node for v in outputs), own)
+
+
+def captured_beside_loops(outputs: list[Value], own: set[Value]) -> list[Value]:
+    """These, and what loops around give.
+
+    What else follows from them is computed by the body again, and moved out by a pass. A loop is not: it would run in
+    each step, and those that it reads in each of its own.
+    """
+    nodes = list(topological(v.node for v in outputs))
+    loops = [n for n in nodes if n.op.name == "scan"]
+    inside = reached(nodes, own) if loops else set()
+    results = {v for n in loops for v in n.values if v not in inside}
+    here = needed([v.node for v in outputs], results)
+    read = dict.fromkeys([*(v for n in here for v in n.inputs), *outputs])
+    return [*_leaves(here, own), *(v for v in read if v in results)]
+
+
+def _leaves(nodes: Iterable[Node], own: set[Value]) -> list[Value]:
     return [n.values[0] for n in nodes if n.op.name in ("parameter", "weight") and n.values[0] not in own]
 
 

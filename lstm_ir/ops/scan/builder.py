@@ -16,7 +16,7 @@ from lstm_ir.ir.types import DimLike, TensorType, shape_of
 from lstm_ir.ops.primitive import elementwise as e
 from lstm_ir.ops.primitive.broadcast import as_values, broadcast_in_dim
 from lstm_ir.ops.primitive.size import in_range, steps_that_run
-from lstm_ir.ops.primitive.tree import Tree, captured, closed, flatten, unflatten
+from lstm_ir.ops.primitive.tree import Tree, captured_beside_loops, closed, flatten, unflatten
 from lstm_ir.ops.scan.node import STEP, scan_node
 from lstm_ir.ops.scan.until import Ending
 
@@ -90,7 +90,7 @@ def scan(
     more = [] if ending is None else ending.params
     outputs = [*flat_new, *flat_ys] if ending is None else ending.outputs(ps_h, flat_new, flat_ys)
     params = [step, *ps_c, *ps_h, *more, *ps_x]
-    outer = captured(outputs, set(params))
+    outer = captured_beside_loops(outputs, set(params))
     lifted = [parameter(f"outer{i}", v.type) for i, v in enumerate(outer)]
     params = [step, *ps_c, *lifted, *ps_h, *more, *ps_x]
     body = closed(name, params, outputs, dict(zip(outer, lifted, strict=True)))
