@@ -21,10 +21,11 @@ def _convert(e: Emitter, n: Node, x: ir.Value) -> ir.Value:
     if t.dtype.is_float and not to.dtype.is_float:
         wide = compute_type(t)
         return _saturated(e, e.convert(x, t, wide.dtype), wide, to)
-    unfit = to.dtype is DType.f64 or to.dtype in SIGNED
-    if not t.rank and unfit and e.target is not None and not t.dtype.is_float and t.dtype not in SIGNED:
-        # IREE computes a single integer, as the number of a step, on the host, which has no f64 and
-        # no unsigned arithmetic
+    unfit = to.dtype in (DType.f16, DType.f64) or to.dtype in SIGNED
+    of_host = t.dtype not in SIGNED and (to.dtype is DType.f16 or not t.dtype.is_float)
+    if not t.rank and unfit and of_host and e.target is not None:
+        # IREE computes a single integer, as the number of a step, on the host, also by way of f32. That
+        # has no f16, no f64 and no unsigned arithmetic
         x = e.hidden(x)
     return e.convert(x, t, to.dtype)
 

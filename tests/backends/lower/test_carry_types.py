@@ -114,6 +114,24 @@ def test_the_number_of_the_step_in_f64(kernels: bool) -> None:
 
 
 @pytest.mark.parametrize("kernels", [False, True])
+@pytest.mark.parametrize("by_f32", [False, True])
+@pytest.mark.parametrize("dtype", ["f16", "bf16"])
+def test_the_number_of_the_step_in_halves(dtype: str, by_f32: bool, kernels: bool) -> None:
+    x = li.input("x", (5, 3), dtype)
+
+    def step(total: li.Value, row: li.Value, at: li.Value) -> tuple[li.Value, li.Value]:
+        number = li.convert(li.convert(at, "f32"), dtype) if by_f32 else li.convert(at, dtype)
+        return total + row * number, number
+
+    total, numbers = li.scan(step, li.zeros((3,), dtype), x, with_step=True)
+    exe = li.compile(li.Graph("g", [x], {"total": total, "numbers": numbers}), options={"kernels": kernels})
+    rows = np.arange(15).reshape(5, 3)
+    got = exe(x=rows.astype(x.dtype.numpy))
+    np.testing.assert_array_equal(got["numbers"].astype("i4"), np.arange(5))
+    np.testing.assert_array_equal(got["total"].astype("i4"), (rows * np.arange(5)[:, None]).sum(0))
+
+
+@pytest.mark.parametrize("kernels", [False, True])
 @pytest.mark.parametrize("counted", [False, True])
 def test_rows_that_are_one_constant(counted: bool, kernels: bool) -> None:
     """A weight that every step stacks, with and without a state that changes places; scalars and rows."""
