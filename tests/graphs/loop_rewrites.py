@@ -123,11 +123,11 @@ def loop_in_a_loop() -> Graphs:
     v = x(T, B, 24)
 
     def over_columns(r: li.Value) -> Any:
-        columns = li.transpose(r, (1, 0))
-        return loop(lambda s, c: (li.tanh(s + c), None), zeros(r.shape[0]), columns)[0]
+        columns = li.expand_dims(li.transpose(r, (1, 0)), 2)
+        return loop(lambda s, c: (li.tanh(s + c), None), zeros(r.shape[0], H), columns)[0]
 
-    a = loop(lambda h, r: (li.tanh(h + li.expand_dims(over_columns(r), 1)), h), zeros(), v)
-    before = li.reshape(over_columns(li.reshape(v, (T * B, 24))), (T, B, 1))
+    a = loop(lambda h, r: (li.tanh(h + over_columns(r)), h), zeros(), v)
+    before = li.reshape(over_columns(li.reshape(v, (T * B, 24))), (T, B, H))
     b = loop(lambda h, r: (li.tanh(h + r), h), zeros(), before)
     return graph([v], *a), graph([v], *b)
 

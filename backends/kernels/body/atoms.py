@@ -8,6 +8,9 @@ from lstm_ir.backends.kernels.body.access import ROW, Access, ColumnAxis, LoopAx
 from lstm_ir.ir.graph import Node, Value
 from lstm_ir.ir.types import DType
 
+WHOLE = ("dot", "reduce", "fold", "over_rows", "turns")
+"""Ops that read whole rows, rows of many leading indices, or all rows: more than what is at their place."""
+
 
 @dataclass(frozen=True, slots=True)
 class MemorySource:
@@ -22,7 +25,7 @@ class MemorySource:
 class Atom:
     """One expression; equal ones are one object. `rows`, `cols`: whether it differs along them."""
 
-    op: str  # load, splat, step, dot, reduce, fold, over_rows, pick, or an elementwise op's name
+    op: str  # load, splat, step, dot, reduce, fold, over_rows, pick, carried, turns, or an elementwise op's name
     dtype: DType
     args: tuple[Atom, ...] = ()
     rows: bool = False
@@ -37,11 +40,24 @@ class Atom:
     kind: str = ""  # reduce, fold, over_rows: reduce_sum, ...
     has_dot: bool = False  # or a fold, also over rows: it costs more than to keep it
     loops: tuple[LoopAxis, ...] = ()  # loops inside of the kernel that stand around it
+    inner: InnerLoop | None = None  # turns: what runs; `width` says which of its results
 
     @property
     def column(self) -> int:
         """A load's first column."""
         return next((at.start for at in self.access if isinstance(at, ColumnAxis)), 0)
+
+
+@dataclass(eq=False)
+class InnerLoop:
+    """A loop of numbers of a row: what its carries start with, what they are in a turn, and what follows."""
+
+    turns: LoopAxis
+    starts: tuple[Atom, ...]
+    carried: tuple[Atom, ...]
+    nexts: tuple[Atom, ...]
+    number: Atom  # of the turn
+    results: tuple[Atom, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

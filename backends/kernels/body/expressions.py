@@ -10,7 +10,7 @@ from lstm_ir import ops
 from lstm_ir.backends.kernels.body import access as ac
 from lstm_ir.backends.kernels.body import instead
 from lstm_ir.backends.kernels.body.access import Access, ColumnAxis, CutTurns, LoopAxis, RefusedError
-from lstm_ir.backends.kernels.body.atoms import Atom, MemorySource, ProductTerm, Temp
+from lstm_ir.backends.kernels.body.atoms import Atom, InnerLoop, MemorySource, ProductTerm, Temp
 from lstm_ir.backends.kernels.body.meeting_rows import MeetingRows
 from lstm_ir.backends.kernels.body.tuned import MAX_CUTS
 from lstm_ir.ir.dims import Dim, Expr
@@ -117,6 +117,19 @@ class Expressions:
             node=node, cols=inner.cols, phase=inner.phase, has_dot=True, loops=inner.loops, width=width,
         )  # fmt: skip
 
+    def carried(self, key: Any, dtype: DType, access: Access, loop: LoopAxis) -> Atom:
+        """A number that a turn of an inner loop is given."""
+        return self._intern(("carried", loop, key), "carried", dtype, rows=ac.ROW in access, loops=(loop,))
+
+    def turns(self, inner: InnerLoop, result: int) -> Atom:
+        """A number that an inner loop leaves."""
+        args = (*inner.starts, *inner.nexts)
+        levels = [at for a in args for at in a.loops if at.level != inner.turns.level]
+        return self._intern(
+            ("turns", inner, result), "turns", inner.starts[result].dtype, args=args, inner=inner, width=result,
+            rows=self._by_row(*args), phase=max(a.phase for a in args), loops=ac.loops_of(levels),
+        )  # fmt: skip
+
     def beside(self, args: tuple[Atom, ...], width: int) -> tuple[Atom, ...]:
         """What an op of each row takes: what is common to all is made once."""
         return tuple(self.once(a, width) for a in args) if any(a.rows for a in args) else args
@@ -129,10 +142,13 @@ class Expressions:
         """An atom over so many columns, as what is read of a computed row."""
         return self.temp_load(self.temp(a, width if a.cols else 0))
 
+    def kept(self, a: Atom, width: int) -> Atom | None:
+        """What is read of an atom that is in scratch memory."""
+        return self._in_memory(a, width) if (a, width if a.cols else 0) in self._temp_of else None
+
     def read_again(self, a: Atom, width: int, phase: int) -> Atom | None:
         """What a phase reads of an atom that an earlier one keeps."""
-        kept = a.has_dot and a.phase < phase and (a, width if a.cols else 0) in self._temp_of
-        return self._in_memory(a, width) if kept else None
+        return self.kept(a, width) if a.has_dot and a.phase < phase else None
 
     def rebuilt(self, a: Atom, done: dict[Atom, Atom], rule: Callable[[Atom], Atom | None]) -> Atom:
         """An atom in which those take their places that the rule gives for others; `done` are known."""
@@ -147,7 +163,7 @@ class Expressions:
 
     def _of_others(self, a: Atom, args: tuple[Atom, ...]) -> Atom:
         """The same of other arguments."""
-        if a.op == "reduce":
+        if a.op in ("reduce", "turns"):
             raise RefusedError("a reduction of a sum of products", write=instead.OUTSIDE)
         if a.op == "fold":
             (loop,) = a.access
@@ -194,6 +210,8 @@ class Expressions:
         """Scratch memory for a computed row."""
         found = self._temp_of.get((atom, width))
         if found is None:
+            if any(at.level < 0 for at in atom.loops):
+                raise RefusedError("a row in an inner loop", None, instead.of_op("scan"))
             common = not self._by_row(atom)
             found = self._temp_of[atom, width] = Temp(len(self.temps), atom, width, atom.loops, common)
             self.temps.append(found)

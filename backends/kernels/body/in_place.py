@@ -11,10 +11,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from lstm_ir.backends.kernels.body.access import ROW, Access, ColumnAxis
+from lstm_ir.backends.kernels.body.atoms import WHOLE
 from lstm_ir.backends.kernels.body.plan import LoopPlan, Sweep, below, static_of, walk
 from lstm_ir.ir.types import DType
-
-WHOLE = ("dot", "reduce", "fold", "over_rows")  # they read whole rows, rows of many leading indices, or all rows
 
 
 @dataclass(frozen=True)

@@ -31,8 +31,8 @@ _OF_OP = {
     "pad": "spread elements by a product with a matrix of zeros and ones",
     "cumsum": "multiply by a triangular matrix of ones",
     "stencil": "multiply by a matrix that has the taps on its diagonals",
-    "scan": f"at most {UNROLLED_STEPS} inner steps, of {UNROLLED_NODES} ops in all; or the inner loop before the outer"
-    " one, with a longer batch",
+    "scan": f"at most {UNROLLED_STEPS} inner steps, of {UNROLLED_NODES} ops in all; or carries of one number for each"
+    " row and no stacked results; or the inner loop before the outer one, with a longer batch",
 }
 
 

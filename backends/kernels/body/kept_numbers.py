@@ -14,7 +14,7 @@ from lstm_ir.backends.kernels.body.atoms import Atom, Temp
 from lstm_ir.backends.kernels.body.plan import Root, below
 
 Rebuild = Callable[[Atom, dict[Atom, Atom], Callable[[Atom], Atom | None]], Atom]
-_LOOPS = ("fold", "reduce", "over_rows")
+_LOOPS = ("fold", "reduce", "over_rows", "turns")
 
 
 class KeptNumbers:

@@ -22,6 +22,7 @@ from lstm_ir.backends.kernels.body.by_others import BY_OTHERS
 from lstm_ir.backends.kernels.body.expressions import COSTLY, Expressions
 from lstm_ir.backends.kernels.body.forms import ProductForms
 from lstm_ir.backends.kernels.body.hoisting import Projection
+from lstm_ir.backends.kernels.body.inner_loops import InnerLoops
 from lstm_ir.backends.kernels.body.kept_numbers import KeptNumbers
 from lstm_ir.backends.kernels.body.meeting_rows import MeetingRows, over_rows_alone
 from lstm_ir.ir.graph import Graph, Node, Value, make, topological
@@ -47,6 +48,7 @@ class Puller(Expressions):
     by_terms: frozenset[Node]  # those of them whose sums are made term by term
     projections: list[Projection] = field(default_factory=list)
     numbers: KeptNumbers = field(init=False)
+    inner: InnerLoops = field(init=False)
     rows_of: set[Value] = field(default_factory=set)  # sums whose rows are being pulled for one of their elements
     orders: dict[Value, int] = field(default_factory=dict)  # in which sums that are compared are made
     _pulled: dict[Any, Atom | RefusedError] = field(default_factory=dict)
@@ -54,6 +56,7 @@ class Puller(Expressions):
 
     def __post_init__(self) -> None:
         self.numbers = KeptNumbers(self.temps)
+        self.inner = InnerLoops(self)
 
     def _kept(self, number: Atom) -> Atom:
         """A number that a loop of a named size counts, as one that is computed once for each turn."""
@@ -88,6 +91,8 @@ class Puller(Expressions):
             source = self.sources[v]
             if source is None:
                 return self._intern(("step",), "step", v.dtype)
+            if source.kind == "inner":
+                return self.inner.element(v, access, width)
             if self.forms.loops and source.kind != "value" and any(isinstance(at, ColumnAxis) for at in access[:-1]):
                 return sums.as_row(self, v, access)
             return self.load(source, access, v.dtype)
@@ -115,6 +120,8 @@ class Puller(Expressions):
             return self._summed(v, access, width)
         if v.op == "gather":
             return self._gather(v, access, width)
+        if v.op == "scan" and self.forms.loops:
+            return self.inner.result(v, access)
         raise RefusedError("the kernel generator does not have this op", v, instead.of_op(v.op))
 
     def _summed(self, v: Value, access: Access, width: int) -> Atom:
@@ -176,7 +183,7 @@ class Puller(Expressions):
                 self.invariant.add(found)
         return found
 
-    def _adopt(self, v: Value) -> None:
+    def adopt(self, v: Value) -> None:
         """A value that was made anew: what of it does not change."""
         for n in topological([v.node]):
             if all(w in self.invariant for w in n.inputs):
@@ -285,7 +292,7 @@ class Puller(Expressions):
         if found is None:
             with at(v.node.loc):
                 found = self.turned[v, 0] = BY_OTHERS[v.op](v)
-            self._adopt(found)
+            self.adopt(found)
         return found
 
     def _gather(self, v: Value, access: Access, width: int) -> Atom:

@@ -16,7 +16,7 @@ from lstm_ir.backends.kernels.body.plan import Component, LoopPlan, Sweep, below
 from lstm_ir.backends.kernels.cpu.sums import Tile
 
 Chain = list[Sweep]
-_ACROSS = ("dot", "reduce")  # they read other columns than their own
+_ACROSS = ("dot", "reduce", "turns")  # they read other columns than their own
 
 
 def chains(plan: LoopPlan, c: Component, tiles: Mapping[Sweep, Tile]) -> list[Chain]:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from lstm_ir.backends.kernels.body.access import Access
-from lstm_ir.backends.kernels.body.atoms import Atom, MemorySource
+from lstm_ir.backends.kernels.body.atoms import WHOLE, Atom, MemorySource
 from lstm_ir.backends.kernels.body.plan import Component, LoopPlan, Root, Sweep, walk
 from lstm_ir.backends.kernels.cpu.machine import COLUMN_OPS, COLUMN_STEPS, COLUMN_TENSORS, COLUMN_VECTORS
 from lstm_ir.backends.kernels.text.evaluate import Evaluator
@@ -22,7 +22,7 @@ from lstm_ir.backends.kernels.text.text import Text, scalar_type
 from lstm_ir.backends.memory import LINE
 
 _OF_STEPS = ("scan", "projection", "stack")
-_TOGETHER = ("dot", "reduce", "fold", "over_rows", "pick")
+_TOGETHER = (*WHOLE, "pick")
 
 
 def apart(plan: LoopPlan) -> bool:

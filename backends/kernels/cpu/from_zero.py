@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from lstm_ir.backends.kernels.body.atoms import Atom, MemorySource
+from lstm_ir.backends.kernels.body.atoms import WHOLE, Atom, MemorySource
 from lstm_ir.backends.kernels.body.plan import KLoop, LoopPlan
 from lstm_ir.backends.kernels.text.evaluate import order
 from lstm_ir.ir.literals import finite
@@ -49,7 +49,7 @@ def _at_start(a: Atom, below: list[Any], starts: set[MemorySource]) -> Any:
         return kind.type(a.number)
     if a.op == "reduce":
         return None if a.kind == "reduce_sum" and below[0] != 0 else below[0]
-    if not below or a.op in ("dot", "fold", "over_rows", "pick"):
+    if not below or a.op in (*WHOLE, "pick"):
         return None
     with np.errstate(all="ignore"):
         return kind.type(OPS[a.op].numpy(*below, **({} if a.node is None else a.node.attrs)))

@@ -12,7 +12,7 @@ from lstm_ir.backends.kernels.cpu.machine import COSTLY_OPS, GATHERED, LANE_BYTE
 from lstm_ir.backends.kernels.cpu.row_lanes import as_int, stack_forms
 from lstm_ir.backends.kernels.text.text import stored_dtype
 
-_OTHERS = ("pick", "over_rows")  # each lane would read another place, or all lanes meet
+_OTHERS = ("pick", "over_rows", "turns")  # each lane would read another place, or all lanes meet; none is written
 
 
 def possible(plan: LoopPlan) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
 from lstm_ir.backends.kernels.body.access import Access, ColumnAxis, LoopAxis, PickedAxis
-from lstm_ir.backends.kernels.body.atoms import Atom, MemorySource
+from lstm_ir.backends.kernels.body.atoms import WHOLE, Atom, MemorySource
 from lstm_ir.backends.kernels.text import integers
 from lstm_ir.backends.kernels.text.elementwise import Ops
 from lstm_ir.backends.kernels.text.memory import (
@@ -124,6 +124,8 @@ class Evaluator:
             return self._fold(a, place, sums, known)
         if a.op == "over_rows":
             return self._over_rows(a, place, known)
+        if a.op == "turns":
+            return self._turns(a, place, known)
         if a.op == "pick":
             return self._picked(a, known[a.args[0]], place)
         wide = self.wide(a, place)
@@ -161,7 +163,7 @@ class Evaluator:
         for x in order(a):
             counted = x.loops if loops else ()
             if not x.cols and not counted and x not in known and all(y in known for y in _here(x)):
-                if x.op not in ("fold", "dot", "reduce"):
+                if x.op not in ("fold", "dot"):
                     known[x] = self._one(x, place, None, known)
 
     def fold_start(self, a: Atom) -> tuple[TextOperand, str]:
@@ -201,6 +203,23 @@ class Evaluator:
         t.close([self.folded(a, total, v)], [kind])
         return out
 
+    def _turns(self, a: Atom, place: ElementPlace, known: dict[Atom, TextOperand]) -> TextOperand:
+        """The loop of some numbers; all its results are known then."""
+        t, inner = self.t, a.inner
+        assert inner is not None
+        for x in inner.nexts:
+            self.steady(x, place, None, known)
+        starts = [self.value(x, place, False, None, known) for x in inner.starts]
+        kinds = [scalar_type(x.dtype) for x in inner.starts]
+        at, inside, out = t.carried(t.index(0), t.extent(inner.turns.size), t.index(1), starts, kinds)
+        same = {x: v for x, v in known.items() if all(loop.level != inner.turns.level for loop in x.loops)}
+        same |= zip(inner.carried, inside, strict=True)
+        same[inner.number] = t.op("arith.index_cast {} : index to {}", at, scalar_type(inner.number.dtype))
+        here = place.counted(inner.turns.level, at)
+        t.close([self.value(x, here, False, None, same) for x in inner.nexts], kinds)
+        known.update(zip(inner.results, out, strict=True))
+        return known[a]
+
     def reduced(self, a: Atom, place: ElementPlace, known: dict[Atom, TextOperand]) -> TextOperand:
         """A loop over the columns with a vector of partial results, then across its lanes."""
         t, (inner,) = self.t, a.args
@@ -237,7 +256,7 @@ def reduction(kind: str, dtype: DType) -> tuple[str, float, str]:
 
 def _here(a: Atom) -> tuple[Atom, ...]:
     """What an atom needs at its place."""
-    return () if a.op in ("dot", "reduce", "fold", "over_rows") else a.args
+    return () if a.op in WHOLE else a.args
 
 
 def order(root: Atom, needs: Callable[[Atom], Iterable[Atom]] = _here) -> list[Atom]:

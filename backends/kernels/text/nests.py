@@ -11,7 +11,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 
 from lstm_ir.backends.kernels.body.access import Access, LoopAxis
-from lstm_ir.backends.kernels.body.atoms import Atom
+from lstm_ir.backends.kernels.body.atoms import WHOLE, Atom
 from lstm_ir.backends.kernels.body.plan import Root, below
 from lstm_ir.backends.kernels.text.evaluate import Evaluator, Sums, order
 from lstm_ir.backends.kernels.text.memory import ElementPlace
@@ -65,7 +65,7 @@ def _stages(roots: Sequence[Root]) -> list[dict[Loops, _Nest]]:
 
 def _seen(a: Atom) -> list[Atom]:
     """What is computed at the same place."""
-    return [] if a.op in ("dot", "reduce", "over_rows") else below(a)
+    return [] if a.op in WHOLE and a.op != "fold" else below(a)
 
 
 def _write(
@@ -107,7 +107,7 @@ def _in_lanes(nest: _Nest, level: int) -> bool:
     if nest.folds:
         return False
     read = [a for r in nest.roots for a in order(r.atom) if any(at.level == level for at in a.loops)]
-    leaves = [a for a in read if a.op in ("load", "pick", "fold", "dot", "reduce", "over_rows")]
+    leaves = [a for a in read if a.op in ("load", "pick", *WHOLE)]
     rows = [r.access for r in nest.roots] + [a.access for a in leaves]
     return all(a.op == "load" for a in leaves) and all(_counted_axes(at, level) == [len(at) - 1] for at in rows)
 

@@ -26,13 +26,10 @@ from lstm_ir.ops.nn.random import random_gumbel
 from lstm_ir.ops.nn.softmax import softmax
 from lstm_ir.ops.primitive import elementwise as e
 from lstm_ir.ops.primitive.broadcast import broadcast_to
-from lstm_ir.ops.primitive.fill import iota
 from lstm_ir.ops.primitive.precision import floats
-from lstm_ir.ops.primitive.reduce import argmax, cumsum, max, sum
+from lstm_ir.ops.primitive.reduce import argmax, max, sum
 from lstm_ir.ops.primitive.shape import expand_dims
-from lstm_ir.ops.scan.order import before, keys
-from lstm_ir.ops.scan.order import top_k as largest
-from lstm_ir.ops.scan.tuned import PAIRED_ELEMENTS
+from lstm_ir.ops.scan.order import first_by_weight, keys
 
 # Temperatures: below f32's normal numbers processors may read 0; above 2^100 f32 logits below 1e30 draw alike, and
 # times any noise it is finite.
@@ -58,39 +55,27 @@ def sample(
     warm = _temperature(temperature, scores)
     if warm is None:
         return argmax(scores, -1)
-    places, n = None, v.shape[-1]
-    if isinstance(n, int) and n <= PAIRED_ELEMENTS:
-        scores = _kept_in_place(scores, warm, top_k, share)
-    elif top_k is not None or share is not None:
-        scores, places = largest(scores, n if top_k is None else top_k)
-        if share is not None:
-            chance = _chance(scores, warm)
-            scores = _where(e.less(cumsum(chance, -1) - chance, share), scores)
+    scores = _kept(scores, warm, top_k, share)
     noise = random_gumbel(key, scores.shape, scores.dtype)
     if isinstance(warm, Value):
         noise = noise * _column(warm)
     elif warm != 1.0:
         noise = noise * warm
-    pick = argmax(scores + noise, -1)
-    if places is None:
-        return pick
-    found = e.equal(iota(places.shape, places.rank - 1), _column(pick))
-    return sum(e.select(found, places, constant(0, places.dtype)), -1)
+    return argmax(scores + noise, -1)
 
 
-def _kept_in_place(scores: Value, warm: Value | float, top_k: int | None, share: float | None) -> Value:
-    """The scores with -inf where a filter holds; all pairs are compared, and nothing is moved: kernels have that."""
-    if top_k is not None and top_k > scores.shape[-1]:
-        raise options.refuse("sample", "top_k", top_k, f"at most {scores.shape[-1]}, the number of logits")
+def _kept(scores: Value, warm: Value | float, top_k: int | None, share: float | None) -> Value:
+    """The scores with -inf where a filter holds."""
+    n = scores.shape[-1]
+    if top_k is not None and isinstance(n, int) and top_k > n:
+        raise options.refuse("sample", "top_k", top_k, f"at most {n}, the number of logits")
     if top_k is None and share is None:
         return scores
-    earlier = e.convert(before(keys(scores, descending=True)), scores.dtype)  # [..., i, j]: j is above i
+    order = keys(scores, descending=True)
     if top_k is not None:
-        scores = _where(e.less(sum(earlier, -1), float(top_k)), scores)
+        scores = _where(first_by_weight(order, constant(1, scores.dtype), top_k), scores)
     if share is not None:
-        chance = _chance(scores, warm)
-        above = sum(earlier * expand_dims(chance, chance.rank - 1), -1)
-        scores = _where(e.less(above, share), scores)
+        scores = _where(first_by_weight(order, _chance(scores, warm), share), scores)
     return scores
 
 

@@ -101,10 +101,29 @@ class BodyAxes:
             self._reshape(x, out)
         elif name == "gather":
             self._gather(n)
+        elif name == "scan":
+            self._loop(Loop(n))
         else:
             for v in (*n.inputs, *n.values):
                 for i in range(v.rank):
                     self._mix(v, i)
+
+    def _loop(self, loop: Loop) -> None:
+        """A loop in the body: operands and results are what its own body has, some of them with an axis of turns."""
+        given = zip((*loop.const_params, *loop.carry_params), (*loop.consts, *loop.init), strict=True)
+        turned = zip((*loop.next, *loop.next), (*loop.carry_params, *loop.finals), strict=True)
+        for own, v in (*given, *turned):
+            self._all(own, v)
+        for row, v in zip((*loop.x_params, *loop.rows), (*loop.xs, *loop.ys), strict=True):
+            self._mix(v, 0)
+            for i in range(row.rank):
+                self._tie((row, i), (v, i + 1))
+        for n in loop.body.nodes:
+            if n.inputs:
+                self._tie_node(n)
+        for v in loop.stop:
+            for i in range(v.rank):
+                self._mix(v, i)
 
     def _broadcast(self, x: Value, out: Value, places: tuple[int, ...]) -> None:
         kept = {d: i for i, d in enumerate(places) if x.shape[i] == out.shape[d]}

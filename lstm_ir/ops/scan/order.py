@@ -11,6 +11,8 @@ Source: Batcher, "Sorting networks and their applications", AFIPS 1968.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -88,6 +90,38 @@ def keys(x: Value, descending: bool = False) -> Value:
     return e.logical_not(key) if descending else key
 
 
+def first_by_weight(key: Value, weight: Value, limit: float) -> Value:
+    """Whether the elements before an element weigh less than `limit`, in the order of integers; equal ones keep theirs.
+
+    weight: of each element, not below 0; or one number for all. Few elements are compared in pairs. Of many the last
+    one that lies before the limit is found bit by bit: first its integer, then its place among equal ones.
+    """
+    n, last, whole = key.shape[-1], key.rank - 1, key.dtype
+    nothing, most = constant(0, weight.dtype), constant(limit, weight.dtype)
+    if isinstance(n, int) and n <= PAIRED_ELEMENTS:
+        each = expand_dims(weight, last) if weight.rank else weight
+        return e.less(sum(e.select(_before(key), each, nothing), -1), most)
+    place, begin, least = iota(key.shape, last), key.shape[:last], bounds(whole)[0]
+
+    def below(earlier: Callable[[Value], Value], found: Value, bit: Value) -> tuple[Value, None]:
+        new = found ^ bit
+        fits = e.less(sum(e.select(earlier(expand_dims(new, last)), weight, nothing), -1), most)
+        return e.select(fits, new, found), None
+
+    bits = constant([least, *(1 << b for b in reversed(range(whole.bits - 1)))], whole)
+    end, _ = scan(partial(below, lambda new: e.less(key, new)), full(begin, least, whole), bits, name="last_key")
+    end = expand_dims(end, last)
+    bits = constant([1 << b for b in reversed(range((n - 1).bit_length() if isinstance(n, int) else LEVELS))])
+    equal = partial(below, lambda new: _precedes(key, place, end, new))
+    among, _ = scan(equal, full(begin, 0, DType.i32), bits, name="last_place")
+    return e.logical_not(_precedes(end, expand_dims(among, last), key, place))
+
+
+def _precedes(key: Value, place: Value, other: Value, its_place: Value) -> Value:
+    """Whether an element comes before another one."""
+    return e.less(key, other) | (e.equal(key, other) & e.less(place, its_place))
+
+
 def _order(op: str, x: Value, axis: int, descending: Any) -> Value:
     """Places of the elements in order."""
     at, down = axis_of(op, x, axis), options.flag(op, "descending", descending)
@@ -108,19 +142,18 @@ def _order(op: str, x: Value, axis: int, descending: Any) -> Value:
 def _counted(key: Value, k: int) -> Value:
     """Places [..., k] of the first k in the order of integers: an element's number is how many come before it."""
     last = key.rank - 1
-    number = sum(e.convert(before(key), DType.i32), -1)
+    number = sum(e.convert(_before(key), DType.i32), -1)
     wide = (*key.shape[:last], k, key.shape[last])
     found = e.equal(broadcast_to(expand_dims(number, last), wide), iota(wide, last))
     return sum(e.select(found, iota(wide, last + 1), constant(0, DType.i32)), -1)
 
 
-def before(key: Value) -> Value:
+def _before(key: Value) -> Value:
     """Whether element j comes before element i in the order of integers, [..., i, j]; equal ones keep their order."""
     last = key.rank - 1
     pairs = (*key.shape, key.shape[last])
     own, others = expand_dims(key, last + 1), expand_dims(key, last)
-    earlier = e.less(iota(pairs, last + 1), iota(pairs, last))
-    return e.less(others, own) | (broadcast_to(e.equal(others, own), pairs) & earlier)
+    return _precedes(others, iota(pairs, last + 1), own, iota(pairs, last))
 
 
 def _sorted(key: Value) -> Value:

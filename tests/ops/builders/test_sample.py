@@ -11,6 +11,7 @@ from likely import of_classes
 
 import lstm_ir as li
 from lstm_ir.ops.nn.threefry import folded, number_key
+from lstm_ir.ops.scan.order import first_by_weight, keys
 
 Array = np.ndarray[Any, Any]
 V, N = 9, 20011
@@ -99,7 +100,7 @@ def test_extreme_temperatures(n: int, filters: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("n", [1, 2, 9, 128, 129, 300])
 def test_many_tokens(n: int, rng: np.random.Generator) -> None:
-    """Few are ordered in pairs, many by a loop."""
+    """Few are compared in pairs, of many the last that is kept is searched."""
     key, x = li.input("key", (2,), "u32"), li.input("x", (3, n))
     k = min(n, 3)
     g = li.Graph("g", [key, x], {"y": li.sample(x, key, top_k=k), "p": li.sample(x, key, top_p=0.3)})
@@ -109,6 +110,31 @@ def test_many_tokens(n: int, rng: np.random.Generator) -> None:
         for row in range(3):
             assert chances(a[row], 1.0, k, None)[got["y"][row]] > 0
             assert chances(a[row], 1.0, None, 0.3)[got["p"][row]] > 0
+
+
+@pytest.mark.parametrize("n", [12, 128, 129, 400, "V"])
+@pytest.mark.parametrize("dtype", ["f32", "f64", "i32", "u8"])
+def test_first_by_weight(dtype: str, n: Any, rng: np.random.Generator) -> None:
+    """Of equal ones the first, where the limit is among them; signs, NaN and weights of 0."""
+    rows, many = 4, n if isinstance(n, int) else 150
+    x, w = li.input("x", (rows, n), dtype), li.input("w", (rows, n), "i32")
+    a = rng.integers(0 if dtype == "u8" else -3, 4, (rows, many)).astype(x.dtype.numpy)
+    if x.dtype.is_float:
+        a[:, :5] = [-0.0, 0.0, -np.inf, np.inf, np.nan]
+    a[0] = a[0, 0]
+    weights = rng.integers(0, 3, (rows, many), "i4")
+    for down in (False, True) if n == 400 else (True,):
+        key = keys(x, down)
+        outputs = {f"k{k}": first_by_weight(key, li.constant(1, "i32"), k) for k in (1, many // 3, many + 5)}
+        outputs |= {f"w{k}": first_by_weight(key, w, k) for k in (1, many // 3, 3 * many)}
+        g = li.Graph("g", [x, w], outputs)
+        order = np.argsort(np.argsort(li.interpret(li.Graph("k", [x], {"k": key}), x=a)["k"], 1, kind="stable"), 1)
+        earlier = order[:, None] < order[:, :, None]  # [row, i, j]: j comes before i
+        given = {"x": a, "w": weights}
+        for got in (li.interpret(g, given), li.compile(g)(given)):
+            for name, kept in got.items():
+                each = weights[:, None] if name[0] == "w" else 1
+                np.testing.assert_array_equal(kept, (earlier * each).sum(2) < int(name[1:]), err_msg=name)
 
 
 def loop(T: Any = 12, **options: Any) -> li.Graph:
