@@ -8,7 +8,8 @@ twin of the forward loop that takes its place. The sums over all steps that a co
 leave the loop where the constant is an operand of a product, multiplies a batch (of convolutions), is broadcast, or
 rows of it are picked: their terms are stacked, and one product, gradient of the batch of all steps or sum follows. With
 `remat` the loop is first cut into segments (remat.py). A loop with a matrix state is differentiated through its chunks
-(chunkwise.py), which save a state for each chunk.
+(chunkwise.py), which save a state for each chunk; one whose states outgrow the caches is cut into segments, too
+(large_states.py).
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from lstm_ir.ops.primitive.fill import zeros_like
 from lstm_ir.ops.primitive.gather import GATHER
 from lstm_ir.ops.primitive.linear import DOT_GENERAL
 from lstm_ir.ops.scan.chunkwise import chunkwise_vjp
+from lstm_ir.ops.scan.large_states import segment_steps
 from lstm_ir.ops.scan.pair import Pair, PairParts
 from lstm_ir.ops.scan.parts import lifted, names_beside
 from lstm_ir.ops.scan.remat import segmented_vjp
@@ -46,6 +48,8 @@ def scan_vjp(node: Node, cts: Cts, everything_again: bool = False, inner: Remat 
             return found
     elif not everything_again:
         found = chunkwise_vjp(node, cts)
+        if found is None and (steps := segment_steps(Loop(node))) is not None:
+            found = segmented_vjp(node, cts, (steps,), partial(scan_vjp, everything_again=True))
         if found is not None:
             return found
     return over_steps(node, cts, everything_again, inner)
