@@ -30,9 +30,9 @@ MIN_STATE = 8  # rows and columns of a matrix state by chunks; figure not kept
 # Bytes of all states of a loop from which on its gradient saves them by segments, those of a segment, and how many
 # bytes of state there are for each that a step reads or gives (reasoned). Measured, training steps of the selective
 # scan, two cores of a Zen 5 with 1 MiB of L2 each and 32 of L3, by the time of saving all: segments of 1, 2, 4 and
-# 8 MiB take 0.69, 0.61, 0.85 and 0.91 with 50 MiB of states at (T,B,H) = (100,32,256), 0.63, 0.59, 0.77 and 0.83 with 200 at
-# (400,32,256), 0.81, 0.77, 0.76 and 0.80 with 125 at (1000,8,256), 0.96, 0.87, 0.84 and 0.82 with 62 at (4000,1,256),
-# 1.03, 0.96, 0.91 and 0.93 with 37 at (600,8,128). With 8 MiB at (1000,1,128) segments lost.
+# 8 MiB take 0.69, 0.61, 0.85 and 0.91 with 50 MiB of states at (T,B,H) = (100,32,256), 0.63, 0.59, 0.77 and 0.83 with
+# 200 at (400,32,256), 0.81, 0.77, 0.76 and 0.80 with 125 at (1000,8,256), 0.96, 0.87, 0.84 and 0.82 with 62 at
+# (4000,1,256), 1.03, 0.96, 0.91 and 0.93 with 37 at (600,8,128). With 8 MiB at (1000,1,128) segments lost.
 SPILLED_BYTES, SEGMENT_BYTES, STATES_BY_ROWS = 32 << 20, 2 << 20, 4
 # Elements that are picked one after another. Reasoned: each is a look at all elements. Figure not kept.
 PICKED_ELEMENTS = 16
