@@ -148,3 +148,36 @@ def test_long_loops_and_those_that_a_call_counts_stay(kernels: bool, seed: int) 
         for count in (0, 3, 4):
             arrays = {"x": np.random.default_rng(seed).standard_normal((3, 2, H)), "n": np.int32(count)}
             np.testing.assert_allclose(exe(arrays)["h"], li.interpret(g, arrays)["h"], rtol=1e-12)
+
+
+def test_a_loop_that_reads_another_one_does_not_run_it_again(rng: np.random.Generator) -> None:
+    """Four in a row, each over what the one before gives, outside of a body and in one: each is there once."""
+    x = li.input("x", (3, 5))
+
+    def chain(v: li.Value) -> li.Value:
+        for k in range(4):
+            v = li.scan(lambda u, _, v=v, k=k: (0.5 * u + li.tanh(v) / (k + 1), None), v, length=20)[0]
+        return v
+
+    def loops(g: li.Graph) -> int:
+        return sum(1 + loops(n.attrs["body"]) for n in g.nodes if n.op.name == "scan")
+
+    inside, _ = li.scan(lambda h, row: (li.tanh(h + chain(row)), None), li.zeros((5,)), x)
+    g = li.Graph("g", [x], {"out": chain(x), "in": inside})
+    assert loops(g) == 9
+    a = rng.normal(size=(3, 5)).astype("f4")
+
+    def want(v: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        for k in range(4):
+            u = v
+            for _ in range(20):
+                u = 0.5 * u + np.tanh(v) / (k + 1)
+            v = u
+        return v
+
+    h = np.zeros(5)
+    for row in a.astype("f8"):
+        h = np.tanh(h + want(row))
+    for got in (li.interpret(g, x=a), li.compile(g)(x=a)):
+        np.testing.assert_allclose(got["out"], want(a.astype("f8")), rtol=1e-5)
+        np.testing.assert_allclose(got["in"], h, rtol=1e-5)
