@@ -39,7 +39,7 @@ class Kept:
 
     def outside(self, env: Mapping[str, int]) -> int:
         """Bytes that are there from the forward pass on."""
-        return sum(dims.evaluate(dims.product(v.shape), env) * max(1, v.dtype.bits // 8) for v in self.values)
+        return sum(dims.evaluate(dims.product(v.shape), env) * v.dtype.bytes for v in self.values)
 
     def within(self, env: Mapping[str, int]) -> int:
         """Bytes of the loop that takes most while a step of it runs again."""

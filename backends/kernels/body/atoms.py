@@ -47,6 +47,11 @@ class Atom:
         """A load's first column."""
         return next((at.start for at in self.access if isinstance(at, ColumnAxis)), 0)
 
+    @property
+    def in_turns(self) -> bool:
+        """Whether it differs between the turns of an inner loop: these have levels below 0."""
+        return any(at.level < 0 for at in self.loops)
+
 
 @dataclass(eq=False)
 class InnerLoop:

@@ -210,7 +210,7 @@ class Expressions:
         """Scratch memory for a computed row."""
         found = self._temp_of.get((atom, width))
         if found is None:
-            if any(at.level < 0 for at in atom.loops):
+            if atom.in_turns:
                 raise RefusedError("a row in an inner loop", None, instead.of_op("scan"))
             common = not self._by_row(atom)
             found = self._temp_of[atom, width] = Temp(len(self.temps), atom, width, atom.loops, common)

@@ -65,18 +65,13 @@ class _Inner:
     """One such loop: its body over stand-ins for what differs between turns, or between steps of the loop around."""
 
     loop: Loop
-    level: int
+    turns: LoopAxis  # no axis of a value is counted by it
     outputs: list[Value]
     carries: dict[Value, int]
     rows: dict[Value, Value]  # stand-ins for scanned rows
     given: dict[Value, Value]  # for values of the body around
     step: Value
     elements: dict[Atom, _Element] = field(default_factory=dict)  # by what a turn is given
-
-    @property
-    def turns(self) -> LoopAxis:
-        """Of the loop; no axis of a value is counted by it."""
-        return LoopAxis(self.level, self.loop.length)
 
 
 @dataclass(eq=False)
@@ -92,10 +87,13 @@ class InnerLoops:
 
     def result(self, v: Value, access: Access) -> Atom:
         """An element of what a loop gives."""
-        n, access = v.node, _numbers(v, access)
+        n, loop = v.node, Loop(v.node)
+        ends = isinstance(loop.length, int) and loop.length > 0 and loop.count is None and not loop.until
+        if not ends or any(loop.x_reverse) or v not in loop.finals:
+            raise RefusedError("the kernel generator does not have this op", v, instead.of_op("scan"))
         if n not in self._of_node:
-            self._of_node[n] = self._read(n)
-        inner, element = self._of_node[n], (n.values.index(v), access)
+            self._of_node[n] = self._read(loop)
+        inner, element = self._of_node[n], (n.values.index(v), _numbers(v, access))
         if (n, element) not in self._made:
             self._run(inner, element)
         return self._made[n, element]
@@ -116,8 +114,8 @@ class InnerLoops:
         inner.elements[made] = element
         return made
 
-    def _read(self, n: Node) -> _Inner:
-        loop, p, level = Loop(n), self.p, -1 - len(self._of_node)
+    def _read(self, loop: Loop) -> _Inner:
+        p, turns = self.p, LoopAxis(-1 - len(self._of_node), loop.length)
         given: dict[Value, Value] = {}
         env: dict[Value, Value] = {}
         for own, v in zip(loop.const_params, loop.consts, strict=True):
@@ -136,7 +134,7 @@ class InnerLoops:
         for v in outputs:
             p.adopt(v)
         p.decided |= {env[v].node for m in loop.body.nodes if m in p.decided for v in m.values if v in env}
-        inner = _Inner(loop, level, outputs, carries, rows, given, step)
+        inner = _Inner(loop, turns, outputs, carries, rows, given, step)
         self._of_value.update((v, inner) for v in here)
         return inner
 
@@ -157,7 +155,7 @@ class InnerLoops:
         made = InnerLoop(turns, tuple(starts), tuple(carried), tuple(nexts), number)
         made.results = tuple(p.turns(made, i) for i in range(len(wanted)))
         for e, result in zip(wanted, made.results, strict=True):
-            kept = result if counted(result) else p.temp_load(p.temp(result, 0))
+            kept = result if result.in_turns else p.temp_load(p.temp(result, 0))
             self._made.setdefault((inner.loop.node, e), kept)
             self._turns[kept] = result
 
@@ -168,18 +166,8 @@ class InnerLoops:
         return self.p.temp_load(self.p.temp(made, 0)) if made.has_dot and not made.loops else made
 
 
-def counted(a: Atom) -> bool:
-    """Whether an atom differs between the turns of an inner loop."""
-    return any(at.level < 0 for at in a.loops)
-
-
 def _numbers(v: Value, access: Access) -> Access:
     """The access of a carry as that of one number; the only column is one."""
-    loop = Loop.of(v.node, until=True)
-    if loop is not None:
-        known = isinstance(loop.length, int) and loop.length > 0 and loop.count is None and not loop.until
-        if not known or any(loop.x_reverse) or v not in loop.finals:
-            raise RefusedError("the kernel generator does not have this op", v, instead.of_op("scan"))
     one = [isinstance(at, ColumnAxis) and n == 1 for at, n in zip(access, v.shape, strict=True)]
     access = tuple(0 if single else at for at, single in zip(access, one, strict=True))
     if not all(isinstance(at, (int, RowAxis)) for at in access):

@@ -26,7 +26,6 @@ from lstm_ir.backends.kernels.body.access import (
     leading_indices,
 )
 from lstm_ir.backends.kernels.body.atoms import Atom, MemorySource, Temp
-from lstm_ir.backends.kernels.body.inner_loops import counted
 from lstm_ir.backends.kernels.body.meeting_rows import PAIRS
 from lstm_ir.backends.kernels.body.tuned import MAX_LEADING
 from lstm_ir.ir.dims import Dim
@@ -329,7 +328,7 @@ def _over_columns(p: AtomMaker, v: Value, op: str, length: int, element: Element
         if inner.has_dot:
             inner = p.temp_load(p.temp(inner, size))
         made = p.reduction(op, inner, size, v.node)
-        parts.append(made if counted(made) else p.temp_load(p.temp(made, 0)))
+        parts.append(made if made.in_turns else p.temp_load(p.temp(made, 0)))
     if not parts:
         raise RefusedError("a reduction over no columns", v, instead.NO_ELEMENTS)
     total = parts[0]

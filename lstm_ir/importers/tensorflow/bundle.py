@@ -87,7 +87,7 @@ class Bundle:
         if key not in self._read:
             entry = self.stored(key)
             dtype = dtype_of(entry.dtype)
-            if prod(entry.shape) * max(1, dtype.bits // 8) != entry.size:
+            if prod(entry.shape) * dtype.bytes != entry.size:
                 raise NodeRefusedError(f"the tensor {key!r} {list(entry.shape)} of {dtype} has {entry.size} bytes")
             self._read[key] = of_bytes(self._content(key, entry), dtype, entry.shape)
         return self._read[key]

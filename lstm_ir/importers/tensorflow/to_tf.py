@@ -106,7 +106,7 @@ def _kind(source: Source) -> Callable[[Place], tuple[DType, tuple[int, ...]]]:
             return DType.of(held.dtype), held.shape
         entry = _bundle(source).stored(place)
         dtype = dtype_of(entry.dtype)
-        if entry.size != prod(entry.shape) * max(1, dtype.bits // 8):
+        if entry.size != prod(entry.shape) * dtype.bytes:
             raise NodeRefusedError(f"it has {entry.size} bytes in {source.bundle.file if source.bundle else ''}")
         return dtype, entry.shape
 

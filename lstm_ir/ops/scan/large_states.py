@@ -9,8 +9,8 @@ cache. Such a loop has no products, which would cost more again than memory does
 
 from __future__ import annotations
 
-import math
-
+from lstm_ir.ir import dims
+from lstm_ir.ir.dims import Dim
 from lstm_ir.ir.graph import Value
 from lstm_ir.ir.loop import Loop
 from lstm_ir.ir.opdef import Trait
@@ -22,7 +22,9 @@ _CHEAP = (Trait.elementwise, Trait.data_movement, Trait.leaf)
 def segment_steps(loop: Loop) -> int | None:
     """Steps of a segment; None where all states are saved."""
     steps, states, rows = loop.length, _bytes(loop.carry_params), _bytes((*loop.x_params, *loop.rows))
-    if loop.until or loop.count is not None or not isinstance(steps, int) or states is None or rows is None:
+    if loop.until or loop.count is not None:
+        return None
+    if not (isinstance(steps, int) and isinstance(states, int) and isinstance(rows, int)):
         return None
     if steps * states < SPILLED_BYTES or states < STATES_BY_ROWS * rows:
         return None
@@ -31,11 +33,9 @@ def segment_steps(loop: Loop) -> int | None:
     return max(1, SEGMENT_BYTES // states)
 
 
-def _bytes(values: tuple[Value, ...]) -> int | None:
-    """Of all together; None where a size has a name."""
-    total = 0
+def _bytes(values: tuple[Value, ...]) -> Dim:
+    """Of all together."""
+    total: Dim = 0
     for v in values:
-        if not all(isinstance(d, int) for d in v.shape):
-            return None
-        total += math.prod(map(int, v.shape)) * max(1, v.dtype.bits // 8)
+        total = dims.add(total, dims.mul(dims.product(v.shape), v.dtype.bytes))
     return total
