@@ -142,6 +142,8 @@ class Emitter(Builder):
         try:
             for n in self._needed(graph):
                 group = self.together.get(n)
+                if n.values and all(v in self.known for v in n.values):
+                    continue  # the rule of a node before it made them, too
                 if group is None:
                     self.node(n)
                 elif n is group.last:

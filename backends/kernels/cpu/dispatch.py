@@ -9,11 +9,13 @@ from functools import partial
 
 from iree.compiler import ir
 
+from lstm_ir.backends.emit.mlir_types import tensor
 from lstm_ir.backends.kernels.body.atoms import MemorySource, Temp
 from lstm_ir.backends.kernels.body.in_place import overwritten
 from lstm_ir.backends.kernels.body.plan import WORD, KLoop
 from lstm_ir.backends.kernels.body.shifted import shifted
 from lstm_ir.backends.kernels.call.call import LoopCall, Make, Values, ready
+from lstm_ir.backends.kernels.call.joined_rows import JoinedRows, joined_rows, result_types
 from lstm_ir.backends.kernels.call.packing import PackedForm
 from lstm_ir.backends.kernels.cpu.from_zero import from_zero
 from lstm_ir.backends.kernels.cpu.function import CpuLoopKernel, KernelMemories
@@ -25,11 +27,11 @@ from lstm_ir.backends.kernels.cpu.scratch import GROUPS, Flags, Scratch, Scratch
 from lstm_ir.backends.kernels.cpu.team import relax_instruction
 from lstm_ir.backends.kernels.cpu.words import word_product_of
 from lstm_ir.backends.kernels.cpu.workers import flags_needed, grid, most_members, most_teams
-from lstm_ir.backends.kernels.text.memory import Memory, Shifted
+from lstm_ir.backends.kernels.text.memory import Memory, Part, Shifted
 from lstm_ir.backends.kernels.text.statements import argument
 from lstm_ir.backends.kernels.text.text import stored_dtype, stored_type
 from lstm_ir.ir import dims
-from lstm_ir.ir.graph import Graph, Value
+from lstm_ir.ir.graph import Graph, Node, Value
 from lstm_ir.ir.literals import splat
 from lstm_ir.ir.loop import Loop
 from lstm_ir.ir.types import DType, TensorType
@@ -45,6 +47,7 @@ class Dispatch(LoopCall):
     schedule: LoopSchedule = field(kw_only=True)
     prologues: list[Prologue] = field(default_factory=list, kw_only=True)
     inside: Mapping[int, InnerProduct] = field(default_factory=dict, kw_only=True)  # projections that it makes itself
+    parts: list[JoinedRows] = field(default_factory=list, init=False)  # stacked rows that are written into one tensor
 
     def run(self, consts: Values, init: Values, xs: Values, count: ir.Value | None) -> Values:
         """The dispatch: final carries, then stacked rows."""
@@ -61,10 +64,7 @@ class Dispatch(LoopCall):
         starts = self._starts(init)
         steps = None if count is None else self.input(ready(count), n.args[3].type)  # type: ignore[union-attr]
         finals = [self.output(p.type) if self._read(i) else None for i, p in enumerate(plan.carries)]
-        over = self._over()
-        for k in range(len(plan.stacked)):
-            t, old = n.types[len(plan.carries) + k], memories.get(MemorySource("scan", over.get(k, -1)))
-            memories[MemorySource("stack", k)] = self.output(t) if old is None else self.replaced(old, t)
+        self._bind_stacked(memories)
         shares = self.deferred(lambda: grid(self.e, self.const, plan, self.schedule))
         groups = self.deferred(lambda: self.muli(shares()[0], self.const(len(plan.components))))
         made = self._scratch(memories, groups)
@@ -94,9 +94,23 @@ class Dispatch(LoopCall):
                 if m is None:
                     t = plan.carries[i].type
                     out.insert(i, self.e.full(0, t.with_dtype(stored_dtype(t.dtype))))
-            return out[: len(n.types)]  # scratch memory stands behind the loop's results
+            return out[: len(result_types(n, self.parts))]  # scratch memory stands behind the loop's results
 
         return put
+
+    def unpacked(self, out: Values) -> Values:
+        """The loop's results; what joins some of them is made."""
+        e, n, first = self.e, self.plan.node, len(self.plan.carries)
+        for j in self.parts:
+            whole = out[first + j.first]
+            e.known[j.node.values[0]] = self.as_typed(whole, j.node.types[0])
+            del out[first + j.first]
+            for k, start in sorted(j.starts.items()):
+                t = n.types[first + k]
+                t = t.with_dtype(stored_dtype(t.dtype))
+                at = [start if a == j.axis + t.rank else 0 for a in range(t.rank)]
+                out.insert(first + k, e.extract_slice(whole, t, at, t.shape, tensor(t)))
+        return super().unpacked(out)
 
     def _read(self, i: int) -> bool:
         """Whether anything reads the last value of a carry."""
@@ -112,6 +126,22 @@ class Dispatch(LoopCall):
         return super().packed(loops, known, form) if made is None else made
 
     # -- memory
+
+    def _bind_stacked(self, memories: dict[MemorySource, Memory]) -> None:
+        """Memory of the stacked rows: of a scanned operand, of a part of a tensor, of their own."""
+        types, over = self.plan.node.types[len(self.plan.carries) :], self._over()
+        self.parts = joined_rows(self.plan.node, self.e.within)
+        part = {k: j for j in self.parts for k in j.starts}
+        wholes: dict[Node, Memory] = {}
+        for k, t in enumerate(types):
+            j, old = part.get(k), memories.get(MemorySource("scan", over.get(k, -1)))
+            if j is not None:
+                if j.node not in wholes:
+                    wholes[j.node] = self.output(j.type)
+                m = wholes[j.node]
+                memories[MemorySource("stack", k)] = Part(m.name, m.element, m.sizes, j.axis, j.starts[k])
+            else:
+                memories[MemorySource("stack", k)] = self.output(t) if old is None else self.replaced(old, t)
 
     def _starts(self, init: Values) -> list[Memory | float]:
         """First carries; a number instead of a memory that would hold nothing else."""

@@ -24,12 +24,12 @@ from lstm_ir.backends.kernels.body.access import RefusedError
 from lstm_ir.backends.kernels.body.plan import LoopPlan, UntilCarry
 from lstm_ir.backends.kernels.body.planner import make_plan
 from lstm_ir.backends.kernels.call.call import Values
+from lstm_ir.backends.kernels.call.joined_rows import joined_rows, result_types
 from lstm_ir.backends.kernels.cpu.dispatch import Dispatch
 from lstm_ir.backends.kernels.cpu.ending import numbered, steps_run
 from lstm_ir.backends.kernels.cpu.machine import FOLD_ROWS, HOISTED_BYTES
 from lstm_ir.backends.kernels.cpu.prologue import made_inside
 from lstm_ir.backends.kernels.cpu.schedule import LoopSchedule, choose, hoists, lane_rows, product_forms, rows_as_lanes
-from lstm_ir.backends.kernels.text.text import stored_dtype
 from lstm_ir.ir.dims import Dim
 from lstm_ir.ir.graph import Node
 from lstm_ir.ir.loop import Loop
@@ -151,7 +151,7 @@ class _Pair:
         """Results leave the branches as kernels keep them: what another dispatch makes of one lies elsewhere in the
         memory of both in one branch alone, for which IREE 3.13 takes 0 (docs/iree-workarounds.md)."""
         e, n = self.e, self.n
-        stored = [t.with_dtype(stored_dtype(t.dtype)) for t in n.types]
+        stored = result_types(n, joined_rows(n, e.within))
         with mlir_loc(n.loc, n.op.name):
             choice = e.choice(self._many(), stored)
             e.outside = choice

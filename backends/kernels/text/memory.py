@@ -65,6 +65,10 @@ class Memory:
         """The row of `place` as this memory counts rows."""
         return place.row
 
+    def placed(self, t: Text, where: list[TextOperand]) -> list[TextOperand]:
+        """The indices of an element of a part, here the whole."""
+        return where
+
     def subspan(self, binding: Name, offset: TextOperand) -> Subspan:
         """The statement that makes it from a binding."""
         sizes = tuple(d for d in self.sizes if isinstance(d, TextOperand))
@@ -75,6 +79,20 @@ def put_memories(t: Text, bindings: Iterable[Name], memories: Iterable[Memory]) 
     """The memories of these bindings, each from its start on."""
     for binding, m in zip(bindings, memories, strict=True):
         t.put(m.subspan(binding, t.index(0)))
+
+
+@dataclass(frozen=True)
+class Part(Memory):
+    """What lies from `start` on along one axis, counted from the last one; `sizes` are those of the whole."""
+
+    axis: int
+    start: int
+
+    def placed(self, t: Text, where: list[TextOperand]) -> list[TextOperand]:
+        """The indices in the whole; an operation for each part, the first one too: see `outline`."""
+        out = list(where)
+        out[self.axis] = t.binary("addi", out[self.axis], t.index(self.start))
+        return out
 
 
 @dataclass(frozen=True)
@@ -155,7 +173,7 @@ def indices(t: Text, access: Access, place: ElementPlace, m: Memory | None = Non
             out.append(place.picked)
         else:
             out.append(t.index(at))
-    return out
+    return out if m is None else m.placed(t, out)
 
 
 def load_scalar(t: Text, m: Memory, at: Sequence[TextOperand]) -> Name:
