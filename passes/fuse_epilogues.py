@@ -213,8 +213,22 @@ class _AfterProduct(_Fused):
 
     def _sums(self) -> Value:
         lhs, rhs = self.product.inputs
-        x = self._row(lhs, (self.shape[0], lhs.shape[-1]))
+        parts = [self._row(v, (self.shape[0], v.shape[-1])) for v in self._joined(lhs)]
+        x = parts[0] if len(parts) == 1 else ops.concat(parts, 1)
         return ops.dot_general(x, self._const(rhs), ((1,), self.product.attrs["rhs_contracting_dimensions"]))
+
+    def _joined(self, rows: Value) -> tuple[Value, ...]:
+        """What rows are joined of for this product alone, side by side: the loop reads each where it lies.
+
+        Those of one loop stay joined: its kernel writes them so.
+        """
+        n = rows.node
+        alone = self.graph.users[rows] == (self.product,) and rows not in self.graph.outputs
+        if n.op.name != "concatenate" or not alone or n.attrs["dimension"] != rows.rank - 1:
+            return (rows,)
+        if n.inputs[0].op == "scan" and len({v.node for v in n.inputs}) == 1:
+            return (rows,)
+        return n.inputs if all(isinstance(v.shape[-1], int) for v in n.inputs) else (rows,)
 
     def _repeated(self, v: Value, inner: Value, places: tuple[int, ...]) -> Value | None:
         if places == (v.rank - 1,) and inner.shape == v.shape[-1:]:

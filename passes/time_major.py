@@ -64,7 +64,22 @@ def _time_major(n: Node) -> list[Value]:
 
 
 def _transposes(graph: Graph) -> int:
-    return sum(n.op.name == "transpose" for n in graph.nodes)
+    """Those that cost something: kernels write a batched product in the order that alone is read of it."""
+    return sum(n.op.name == "transpose" and not _of_product(n, graph) for n in graph.nodes)
+
+
+def _of_product(n: Node, graph: Graph) -> bool:
+    v = n.inputs[0]
+    return _batched(v) and graph.users[v] == (n,) and v not in graph.outputs and _keeps_columns(n.attrs["permutation"])
+
+
+def _batched(v: Value) -> bool:
+    """Whether it is a product with batches."""
+    return v.op == "dot_general" and bool(v.node.attrs["lhs_batching_dimensions"])
+
+
+def _keeps_columns(order: tuple[int, ...]) -> bool:
+    return order[-1:] == (len(order) - 1,)
 
 
 CANCEL: Rules = {"transpose": list(canonical_shape.RULES["transpose"])}
@@ -102,12 +117,22 @@ def _transpose_after_elementwise(n: Node) -> Value | None:
 
 @rule(PUSH, "concatenate")
 def _transpose_after_concatenate(n: Node) -> Value | None:
-    orders = {_order(v) for v in n.inputs}
-    order = orders.pop()
-    if order is None or orders:
+    """Parts that are no transposes may be batched products, which are written in any order of their rows."""
+    orders = {_order(v) for v in n.inputs if v.op == "transpose" and not _batched(v.node.inputs[0])}
+    if len(orders) != 1:
         return None
-    joined = ops.concat([v.node.inputs[0] for v in n.inputs], order[n.attrs["dimension"]])
-    return ops.transpose(joined, order)
+    order = orders.pop()
+    before = [_unturned(v, order) for v in n.inputs]
+    if any(v is None for v in before):
+        return None
+    return ops.transpose(ops.concat(before, order[n.attrs["dimension"]]), order)
+
+
+def _unturned(v: Value, order: tuple[int, ...]) -> Value | None:
+    """u with v = transpose(u, order)."""
+    if _order(v) == order:
+        return v.node.inputs[0]
+    return ops.transpose(v, [order.index(i) for i in range(v.rank)]) if _batched(v) and _keeps_columns(order) else None
 
 
 @rule(PUSH, "reduce_sum", "reduce_max", "reduce_min")

@@ -17,7 +17,7 @@ WIDE_COLUMNS = 16  # columns that are worth a turned body; figure not kept
 ROWS_BY_COLUMNS = 4
 # A product becomes a kernel from so many rows, elements of its matrix, and multiplications on, as in `machine.py` of
 # the CPU's kernels: what follows it is computed there. Measured: from 16,384 elements on (docs/performance.md).
-PRODUCT_ROWS, PRODUCT_ELEMENTS, PRODUCT_WORK = 16, 1 << 14, 1 << 21
+PRODUCT_ROWS, PRODUCT_ELEMENTS, PRODUCT_WORK = 16, 1 << 12, 1 << 21
 EPILOGUE_OPS = 32  # that follow one product. Reasoned: a kernel of more is compiled for longer than it gains
 # Rows of a loop, at most, whose scanned rows in 24 bits are multiplied before it where its weights outgrow L2.
 # Measured, one thread of a Zen 5, 20 and 100 steps of 512 and 1024 units, time in the loop by time before it: one row

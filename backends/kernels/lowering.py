@@ -14,6 +14,7 @@ from lstm_ir.backends.kernels.cpu.products import lower_product
 from lstm_ir.backends.kernels.cpu.stencil import lower_stencil, pack_before
 from lstm_ir.backends.kernels.cpu.stencil_step import lower_stencil_step, of_stencil
 from lstm_ir.backends.kernels.cpu.stencil_taps import lower_stencil_taps
+from lstm_ir.backends.kernels.cpu.table_rows import lower_table_rows
 from lstm_ir.backends.kernels.cpu.variants import on_cpu, until_on_cpu
 from lstm_ir.backends.kernels.gpu.variants import on_gpu
 from lstm_ir.ir.graph import Node
@@ -21,7 +22,7 @@ from lstm_ir.ir.loop import Loop
 
 __all__ = [
     "lower_batched_product", "lower_loop", "lower_outer_sum", "lower_product", "lower_stencil", "lower_stencil_taps",
-    "pack_before",
+    "lower_table_rows", "pack_before",
 ]  # fmt: skip
 
 

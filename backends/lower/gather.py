@@ -7,6 +7,8 @@ that no value reaches outside a tensor: IREE itself would crash the process.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 from iree.compiler import ir
 
@@ -24,6 +26,7 @@ from lstm_ir.backends.emit.regions import (
     with_own_strides,
 )
 from lstm_ir.backends.emit.shapes import reshape, transpose
+from lstm_ir.backends.kernels.lowering import lower_table_rows
 from lstm_ir.backends.lower.elementwise import compute_type
 from lstm_ir.backends.lower.own_memory import own
 from lstm_ir.ir import dims
@@ -41,17 +44,39 @@ def _in_range(e: Emitter, n: Node, x: ir.Value) -> ir.Value:
 
 def confined(e: Emitter, n: Node, operand: str, x: ir.Value, low: Dim, high: Dim) -> tuple[ir.Value, TensorType]:
     """The operand's integers moved into [low, high], at least 32 bits wide; asserted first."""
+    found = _asserted(e, n, operand, x, low, high)
+    return found.inside(e), found.type
+
+
+class _Asserted(NamedTuple):
+    """Integers of at least 32 bits that were asserted to lie between two others, where that is cheap."""
+
+    value: ir.Value
+    type: TensorType
+    least: ir.Value
+    most: ir.Value
+
+    def inside(self, e: Emitter) -> ir.Value:
+        """Moved there."""
+        c = Calc(e, self.type)
+        return c.op("maximum", c.op("minimum", self.value, self.most), self.least)
+
+    def rows(self, e: Emitter) -> tuple[ir.Value, TensorType]:
+        """Moved there, as i32."""
+        return e.convert(self.inside(e), self.type, DType.i32), self.type.with_dtype(DType.i32)
+
+
+def _asserted(e: Emitter, n: Node, operand: str, x: ir.Value, low: Dim, high: Dim) -> _Asserted:
     arg = n.arg(operand)
     assert isinstance(arg, Value)
     t = arg.type
     wide = t if t.dtype.bits >= 32 else t.with_dtype(DType.i32)
     v = e.convert(x, t, wide.dtype)
-    least, most = (_bound(e, d, wide) for d in (low, high))
+    least, most = _bound(e, low, wide), _bound(e, high, wide)
     known = arg.op == "parameter" or constant_of(arg) is not None  # see Program.signature
     if e.asserts and not known and not _held(arg, low, high):
         _assert_inside(e, n, operand, v, wide, least, most, f"{low}..{high}{_added(n, operand)}")
-    c = Calc(e, wide)
-    return c.op("maximum", c.op("minimum", v, most), least), wide
+    return _Asserted(v, wide, least, most)
 
 
 def _added(n: Node, operand: str) -> str:
@@ -86,18 +111,21 @@ def _assert_inside(
     e.make("cf.assert", [picked(e, every, [])], [], {"msg": ir.StringAttr.get(what)})
 
 
-def _rows(e: Emitter, n: Node, indices: ir.Value) -> tuple[ir.Value, TensorType]:
-    """Indices as i32 inside the axis."""
+def _indices(e: Emitter, n: Node, indices: ir.Value) -> _Asserted:
+    """Of gather and scatter_add."""
     operand, at = n.inputs[0].type, n.attrs["axis"]
-    last = dims.add(operand.shape[at], -1)
-    held, wide = confined(e, n, "indices", indices, 0, last)
-    return e.convert(held, wide, DType.i32), wide.with_dtype(DType.i32)
+    return _asserted(e, n, "indices", indices, 0, dims.add(operand.shape[at], -1))
 
 
 @lower("gather")
 def _gather(e: Emitter, n: Node, x: ir.Value, indices: ir.Value) -> ir.Value:
     t, to, axis = n.inputs[0].type, n.types[0], n.attrs["axis"]
-    rows, kind = _rows(e, n, indices)
+    found = _indices(e, n, indices)
+    rows, kind = found.rows(e)
+    if e.has_cpu_kernels:  # which moves i32 itself
+        done = lower_table_rows(e, n, x, found.value if found.type.dtype is DType.i32 else rows)
+        if done is not None:
+            return done
     if not (t.is_static and to.is_static):
         return _gather_dynamic(e, x, t, rows, kind, axis, to)
     count = dims.product(kind.shape)
@@ -148,7 +176,7 @@ def _scatter_add(e: Emitter, n: Node, x: ir.Value, indices: ir.Value, updates: i
     t, axis = n.inputs[0].type, n.attrs["axis"]
     if 0 in n.inputs[2].type.shape:  # the compiler divides by it
         return x
-    rows, kind = _rows(e, n, indices)
+    rows, kind = _indices(e, n, indices).rows(e)
     if e.target is not None and not kind.is_static and (n.inputs[1].dtype.bits < 32 or e.is_cuda_or_hip):
         # widened in the scatter's dispatch they are an array on the stack, of any size; on GPUs clamped ones are, too
         rows = e.barrier(rows, kind)

@@ -184,3 +184,41 @@ def test_what_a_convolution_repeats_stays_small() -> None:
     (loop,) = (found for n in made.nodes if (found := Loop.of(n)) is not None)
     assert {str(v.type) for v in loop.consts} == {"f32[1,24,8,3]", "f32[1,24]", "i1[N,1,L]", "f32[N,1,24]"}
     assert [str(v.type) for v in loop.xs] == ["f32[1,N,1,8,1,L]"]
+
+
+def _joined(parts: Callable[[li.Value, li.Value], list[li.Value]]) -> li.Graph:
+    """A dense layer over rows of 160 numbers that two tensors have."""
+    a, c, w = li.input("a", ("T", "B", 100)), li.input("c", ("T", "B", 60)), li.input("w", (N, K))
+    b = li.input("b", (N,))
+    return li.Graph("g", [a, c, w, b], {"y": li.tanh(li.dense(li.concat(parts(a, c), 2), w, b))})
+
+
+@pytest.mark.parametrize(
+    ("parts", "rows"),
+    [
+        (lambda a, c: [a, c], [100, 60]),
+        (lambda a, c: [c, a], [60, 100]),
+        (lambda a, c: [c, c, a[:, :, :40]], [60, 60, 40]),
+    ],
+    ids=["two", "the other order", "one twice"],
+)
+def test_joined_rows_are_read_where_they_lie(
+    parts: Callable[[li.Value, li.Value], list[li.Value]], rows: list[int], seed: int
+) -> None:
+    g = _joined(parts)
+    made = prepare(g, resolve("cpu")).optimized.entries["main"]
+    (loop,) = (found for n in made.nodes if (found := Loop.of(n)) is not None)
+    assert [v.shape[-1] for v in loop.xs] == list(dict.fromkeys(rows))
+    assert not any(n.op.name == "concatenate" for n in made.nodes)
+    with li.compile(g) as exe:
+        for T, B in ((7, 5), (1, 1), (33, 2)):
+            given = arrays(g, seed, T=T, B=B)
+            np.testing.assert_allclose(exe(given)["y"], li.interpret(g, given)["y"], rtol=1e-4, atol=1e-4)
+
+
+def test_joined_rows_that_others_read_stay_joined() -> None:
+    a, c, w = li.input("a", ("T", "B", 100)), li.input("c", ("T", "B", 60)), li.input("w", (N, K))
+    joined = li.concat([a, c], 2)
+    g = li.Graph("g", [a, c, w], {"y": li.tanh(li.dense(joined, w)), "joined": joined})
+    made = prepare(g, resolve("cpu")).optimized.entries["main"]
+    assert [n.op.name for n in made.nodes].count("concatenate") == 1

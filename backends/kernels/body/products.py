@@ -22,7 +22,7 @@ def rows_product(rows: Value, matrix: Value, k_axis: int) -> Value:
 
 
 def publishable(graph: Graph) -> int:
-    """Loops, products and stencils whose kernels helpers may take part in, if they become kernels.
+    """Loops, products, stencils and rows of tables whose kernels helpers may take part in, if they become kernels.
 
     Not those of rows that weights alone decide: see `cpu/products.py`.
     """
@@ -35,6 +35,8 @@ def publishable(graph: Graph) -> int:
             found += rows in called or (not of_rows and n.inputs[1] in called)
         elif n.op.name == "stencil_grad":
             found += any(v in called for v in n.inputs)
+        elif n.op.name == "gather":
+            found += n.inputs[1] in called
         else:
             found += n.op.name == "scan" or (n.op.name == "stencil" and n.inputs[0] in called)
     return found

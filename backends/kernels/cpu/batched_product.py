@@ -8,6 +8,7 @@ pass in registers; the first operand is read where it lies.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
@@ -15,7 +16,7 @@ from typing import NamedTuple
 from iree.compiler import ir
 
 from lstm_ir.backends.emit.emitter import Emitter
-from lstm_ir.backends.emit.shapes import reshape
+from lstm_ir.backends.emit.shapes import reshape, transpose
 from lstm_ir.backends.kernels.call.call import KernelCall, ready
 from lstm_ir.backends.kernels.cpu import shares
 from lstm_ir.backends.kernels.cpu.machine import BATCH_AXES, BATCH_COLUMNS, BATCH_ROWS, PANEL, batch_tiles
@@ -49,6 +50,13 @@ class Layout(NamedTuple):
     summed: Axis
 
 
+class Strides(NamedTuple):
+    """From one batch of the result to the next in memory, for each batch axis, and from one row to the next."""
+
+    batches: tuple[Dim, ...]
+    row: Dim
+
+
 def lower_batched_product(e: Emitter, n: Node, lhs: ir.Value, rhs: ir.Value) -> ir.Value | None:
     """dot_general with batches; None for few columns, for axes that cannot be counted as one, and in loops."""
     (a, b), to, at = (v.type for v in n.inputs), n.types[0], n.attrs
@@ -65,32 +73,67 @@ def lower_batched_product(e: Emitter, n: Node, lhs: ir.Value, rhs: ir.Value) -> 
         return None
     if first.free.size == 1 or (isinstance(second.free.size, int) and second.free.size < BATCH_COLUMNS):
         return None
-    call = BatchedProduct(e, first, second, to.dtype)
     flat = [reshape(e, v, t, (dims.product(t.shape),)) for v, t in ((lhs, a), (rhs, b))]
-    return reshape(e, call.run(*flat), TensorType((call.elements,), to.dtype), to.shape)
+    ends = (
+        len(first.batches),
+        to.rank - len(free_axes(b.rank, at["rhs_batching_dimensions"], tuple(i for _, i in pairs))),
+    )
+    turned, out = _result(e, n, *ends)
+    call = BatchedProduct(e, first, second, out, to.dtype)
+    made = reshape(e, call.run(*flat), TensorType((call.elements,), to.dtype), turned.types[0].shape)
+    if turned is n:
+        return made
+    e.known[turned.values[0]] = made
+    order = turned.attrs["permutation"]
+    return transpose(e, made, turned.types[0], tuple(order.index(i) for i in range(to.rank)))[0]  # nothing reads it
+
+
+def _result(e: Emitter, n: Node, batches: int, columns: int) -> tuple[Node, Strides]:
+    """What the kernel writes: the product, whose columns begin at axis `columns`, or what a transposition that alone
+    reads it makes of it, if columns stay together; and the strides of its axes there."""
+    readers = () if e.within is None else e.within.users.get(n.values[0], ())
+    alone = len(readers) == 1 and e.within is not None and n.values[0] not in e.within.outputs
+    for m in (*(u for u in readers if alone and u.op.name == "transpose"), n):
+        order = m.attrs["permutation"] if m is not n else tuple(range(n.types[0].rank))
+        steps = _strides(m.types[0].shape)
+        here = [steps[order.index(i)] for i in range(len(order))]  # of the product's axes
+        rows = _joined(n.types[0].shape, here, range(batches, columns))
+        across = _joined(n.types[0].shape, here, range(columns, len(order)))
+        if rows is not None and across is not None and across.stride == 1:
+            return m, Strides(tuple(here[:batches]), rows.stride)
+    raise AssertionError("the axes of a product lie one behind the other")
+
+
+def _strides(shape: Shape) -> list[Dim]:
+    return [dims.product(shape[i + 1 :]) for i in range(len(shape))]
+
+
+def _joined(shape: Shape, strides: Sequence[Dim], axes: Sequence[int]) -> Axis | None:
+    """Axes counted as one; None where they are no neighbours."""
+    if any(strides[i] != dims.mul(shape[j], strides[j]) for i, j in pairwise(axes)):
+        return None
+    return Axis(dims.product(tuple(shape[i] for i in axes)), strides[axes[-1]] if axes else 1)
 
 
 def layout(shape: Shape, batching: tuple[int, ...], summed: tuple[int, ...]) -> Layout | None:
     """None where free or summed axes are no neighbours."""
-    strides: list[Dim] = [dims.product(shape[i + 1 :]) for i in range(len(shape))]
-    joined = []
-    for axes in (free_axes(len(shape), batching, summed), summed):
-        if any(strides[i] != dims.mul(shape[j], strides[j]) for i, j in pairwise(axes)):
-            return None
-        joined.append(Axis(dims.product(tuple(shape[i] for i in axes)), strides[axes[-1]] if axes else 1))
-    return Layout(tuple(Axis(shape[i], strides[i]) for i in batching), *joined)
+    strides = _strides(shape)
+    free, terms = (_joined(shape, strides, axes) for axes in (free_axes(len(shape), batching, summed), summed))
+    if free is None or terms is None:
+        return None
+    return Layout(tuple(Axis(shape[i], strides[i]) for i in batching), free, terms)
 
 
 # Numbers of the kernel: elements of the operands and the result; batches, rows, columns and terms of a batch; from one
 # to the next.
 GROUPS, LHS, RHS, OUT = (argument(word) for word in ("groups", "lhs", "rhs", "elements"))
 BATCHES, ROWS, COLUMNS, TERMS = (argument(word) for word in ("batches", "rows", "columns", "terms"))
-ROW, TERM, OTHER = argument("row"), argument("term"), argument("other")
+ROW, TERM, OTHER, RESULT = argument("row"), argument("term"), argument("other"), argument("result")
 
 
-def _batch(axis: int) -> tuple[Name, Name, Name]:
-    """Of a batch axis: its size, the strides of both operands."""
-    return argument(f"batch{axis}"), argument(f"lhs{axis}"), argument(f"rhs{axis}")
+def _batch(axis: int) -> tuple[Name, Name, Name, Name]:
+    """Of a batch axis: its size, the strides of both operands and of the result."""
+    return argument(f"batch{axis}"), argument(f"lhs{axis}"), argument(f"rhs{axis}"), argument(f"out{axis}")
 
 
 @dataclass
@@ -99,6 +142,7 @@ class BatchedProduct(KernelCall):
 
     first: Layout
     second: Layout
+    out: Strides
     dtype: DType
 
     @property
@@ -119,13 +163,16 @@ class BatchedProduct(KernelCall):
             BATCHES: self.batches, ROWS: self.first.free.size, COLUMNS: self.second.free.size,
             TERMS: self.first.summed.size, ROW: self.first.free.stride, TERM: self.first.summed.stride,
             OTHER: self.second.summed.stride if across else self.second.free.stride, OUT: self.elements,
+            RESULT: self.out.row,
         }  # fmt: skip
         for size, operand, v in ((LHS, self.first, lhs), (RHS, self.second, rhs)):
             axes = (*operand.batches, operand.free, operand.summed)
             numbers[size] = dims.product(tuple(axis.size for axis in axes))
             self.input(ready(v), TensorType((numbers[size],), self.dtype))
-        for i, (one, other) in enumerate(zip(self.first.batches, self.second.batches, strict=True)):
-            numbers |= dict(zip(_batch(i), (one.size, one.stride, other.stride), strict=True))
+        for i, (one, other, to) in enumerate(
+            zip(self.first.batches, self.second.batches, self.out.batches, strict=True)
+        ):
+            numbers |= dict(zip(_batch(i), (one.size, one.stride, other.stride, to), strict=True))
         self.output(TensorType((self.elements,), self.dtype))
         text = _BatchedText(self.e.target, self.dtype, len(self.first.batches), across)
         symbol = self.begin(text.kernel(self.signature([*numbers, GROUPS])))
@@ -194,16 +241,13 @@ class _BatchedText:
 
     def _batch(self, number: TextOperand) -> _Batch:
         t = self.t
-        lhs: TextOperand = t.index(0)
-        rhs: TextOperand = t.index(0)
-        out = t.binary("muli", number, t.binary("muli", ROWS, COLUMNS))
+        begin: list[TextOperand] = [t.index(0)] * 3
         for axis in reversed(range(self.axes)):
-            size, of_lhs, of_rhs = _batch(axis)
+            size, *strides = _batch(axis)
             at = t.binary("remui", number, size) if axis else number
             number = t.binary("divui", number, size) if axis else number
-            lhs = t.binary("addi", lhs, t.binary("muli", at, of_lhs))
-            rhs = t.binary("addi", rhs, t.binary("muli", at, of_rhs))
-        return _Batch(lhs, rhs, out)
+            begin = [t.binary("addi", b, t.binary("muli", at, s)) for b, s in zip(begin, strides, strict=True)]
+        return _Batch(*begin)
 
     def _columns(
         self, batch: _Batch, rows: tuple[TextOperand, TextOperand], terms: _PanelTerms, column: TextOperand
@@ -276,7 +320,7 @@ class _BatchedText:
         for i in range(height):
             at = t.binary("addi", t.binary("muli", t.add(row, i), ROW), t.binary("muli", panel.terms.start, TERM))
             lines.append(t.binary("addi", batch.lhs, at))
-            at = t.binary("addi", t.binary("muli", t.add(row, i), COLUMNS), panel.column)
+            at = t.binary("addi", t.binary("muli", t.add(row, i), RESULT), panel.column)
             places |= {(i, j): t.add(t.binary("addi", batch.out, at), j * t.lanes) for j in range(panel.vectors)}
         begins = t.compare("eq", panel.terms.start, t.index(0))
         before = {c: load_vector(t, self.out, [places[c]], masks[c[1]]) for c in cells}

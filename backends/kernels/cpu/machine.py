@@ -124,8 +124,9 @@ COLUMN_OPS = 16  # of a block in a step, for more than one vector; figure not ke
 
 WORTH = 1 << 21  # multiplications from which a kernel is worth its compile time; figure not kept
 FEW_ROWS = 16  # rows from which IREE's own product is slower on one thread; figure not kept
-SMALL_MATRIX = 1 << 14  # elements of a matrix, below which IREE's own product does as well; figure not kept
+SMALL_MATRIX = 1 << 12  # elements of a matrix, below which IREE's own product does as well; figure not kept
 SHARED_MATRIX = 1 << 19  # elements of a matrix from which members that read a part each are faster; figure not kept
+PICKED = 1 << 12  # elements of rows of a table, from which a kernel copies them; figure not kept
 TRANSPOSED = 8  # columns of an operand from which the other one is transposed for such a sum; reasoned
 SMALL_SUM = 1 << 12  # elements of a sum of outer products, below which IREE's own does as well; figure not kept
 SUM = 256  # terms of one block of a sum of outer products, at most. Reasoned: its columns stay in L2

@@ -122,3 +122,51 @@ def test_others_are_left_to_the_compiler(left: str, right: str, dtype: str, colu
     right = right.replace("j", "")
     graph, _ = _product(left, right, sizes, "", dtype)
     assert _kernels(graph) == 0
+
+
+# Operands, what one transposition makes of the product, and whether the kernel writes that.
+TURNED = [
+    ("pmk", "pkn", (1, 0, 2), True), ("pmk", "pnk", (1, 0, 2), True), ("pmk", "pkn", (0, 2, 1), False),
+    ("pmk", "pkn", (2, 0, 1), False), ("pqmk", "pqkn", (2, 0, 1, 3), True), ("pqmk", "pqkn", (1, 0, 2, 3), True),
+    ("pqmk", "pqkn", (1, 2, 0, 3), True), ("pmlk", "pkn", (1, 2, 0, 3), True), ("pmlk", "pkn", (1, 0, 2, 3), False),
+    ("pmk", "pknj", (1, 0, 2, 3), True), ("pmk", "pknj", (1, 0, 3, 2), False),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("named", ["", "pm", "mn"])
+@pytest.mark.parametrize(("left", "right", "order", "written"), TURNED)
+def test_a_result_that_is_transposed(
+    left: str, right: str, order: tuple[int, ...], written: bool, named: str, rng: np.random.Generator
+) -> None:
+    """Rows and batches are written in the order that is read."""
+    right = right.replace("nj", "nr")  # two axes of columns: r stands in one operand alone
+    sizes = {"m": 6, "k": 9, "n": 21, "p": 4, "q": 2, "r": 5, "l": 3}
+    graph, equation = _product(left, right, sizes, named, "f32")
+    turned = li.Graph("turned", graph.params, {"y": li.transpose(graph.outputs[0], order)})
+    a, b = (rng.integers(-4, 5, [sizes[c] for c in s]).astype(np.float32) for s in (left, right))
+    exe = li.compile(turned)
+    np.testing.assert_array_equal(exe(a=a, b=b)["y"], np.einsum(equation, a, b).transpose(order))
+    text = prepare(turned, resolve("cpu")).text
+    assert _kernels(turned) == 1
+    assert _live_transposes(text) == (not written)
+
+
+def _live_transposes(text: str) -> int:
+    """Transpositions whose result another line reads."""
+    made = re.findall(r"(%\w+) = (?:stablehlo.transpose|linalg.transpose)", text)
+    return sum(len(re.findall(rf"{name}\b", text)) > 1 for name in made)
+
+
+def test_results_that_are_read_as_they_are_too(rng: np.random.Generator) -> None:
+    graph, equation = _product("pmk", "pkn", {"p": 3, "m": 6, "k": 9, "n": 21}, "", "f32")
+    (y,) = graph.outputs
+    a, b = (rng.integers(-4, 5, s).astype(np.float32) for s in ((3, 6, 9), (3, 9, 21)))
+    want = np.einsum(equation, a, b)
+    turned = li.transpose(y, (1, 0, 2))
+    for outputs in ({"y": y, "t": turned}, {"s": li.sum(y, 0), "t": turned}, {"t": turned, "u": turned + 1.0}):
+        got = li.compile(li.Graph("both", graph.params, outputs))(a=a, b=b)
+        np.testing.assert_array_equal(got["t"], want.transpose(1, 0, 2))
+        if "y" in got:
+            np.testing.assert_array_equal(got["y"], want)
+        if "u" in got:
+            np.testing.assert_array_equal(got["u"], want.transpose(1, 0, 2) + 1)
