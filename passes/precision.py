@@ -93,26 +93,45 @@ class Precision(Pass):
                 return None if same else make(n.op, *n.args, loc=n.loc, **{**n.attrs, "body": body}).values
             if n.op.name != "dot_general" or n.types[0].dtype is not DType.f32:
                 return None
-            lhs, rhs = n.inputs
-            if rhs not in before or lhs in before or not rhs.type.is_static or _stored(rhs):
+            weights = [v in before and v.type.is_static and not _stored(v) for v in n.inputs]
+            if all(v in before for v in n.inputs) or not any(weights):
                 return None
             with at(n.loc.through(self.name)):
-                if self.weights != "int8":
-                    notes.fire(f"weights in {self.weights}", n.loc)
-                    wide = ops.convert(ops.convert(rhs, self.weights), DType.f32)
-                    return make(n.op, lhs, wide, **n.attrs).values
-                product = Int8Product(n, rows)
-                notes.fire(NOTES[product.rows], n.loc)
-                if alone and product.is_of_directions:
-                    return (product.of_directions(),)
-                if not (alone and product.is_of_rows):
-                    return (product.value(),)
-                out = product.in_a_loop()
-                if read == 1:
-                    made[out] = product
-                return (out,)
+                if weights[1]:
+                    return (narrow(n, read),)
+                other, order = _other_way(n)
+                return (ops.transpose(narrow(other, read), order),)
+
+        def narrow(n: Node, read: int) -> Value:
+            """Of a product whose second operand is the weight."""
+            lhs, rhs = n.inputs
+            if self.weights != "int8":
+                notes.fire(f"weights in {self.weights}", n.loc)
+                wide = ops.convert(ops.convert(rhs, self.weights), DType.f32)
+                return make(n.op, lhs, wide, **n.attrs).values[0]
+            product = Int8Product(n, rows)
+            notes.fire(NOTES[product.rows], n.loc)
+            if alone and product.is_of_directions:
+                return product.of_directions()
+            if not (alone and product.is_of_rows):
+                return product.value()
+            out = product.in_a_loop()
+            if read == 1:
+                made[out] = product
+            return out
 
         return transform(graph, one)
+
+
+def _other_way(n: Node) -> tuple[Node, list[int]]:
+    """The product with its operands exchanged, and the order of its axes that is that of `n`."""
+    (lhs, rhs), a = n.inputs, n.attrs
+    summed = a["rhs_contracting_dimensions"], a["lhs_contracting_dimensions"]
+    batching = a["rhs_batching_dimensions"], a["lhs_batching_dimensions"]
+    shared, columns = len(batching[0]), rhs.rank - len(batching[0]) - len(summed[0])
+    rank = n.types[0].rank
+    order = [*range(shared), *range(shared + columns, rank), *range(shared, shared + columns)]
+    return ops.dot_general(rhs, lhs, summed, batching).node, order
 
 
 def _outgrows(target: TargetInfo | None, loop: Loop) -> bool:

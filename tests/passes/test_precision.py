@@ -74,12 +74,15 @@ def test_int8_by_output_channel(rows: str, turned: bool) -> None:
     assert np.abs(want - x @ w).max() < 0.1
 
 
-def test_int8_of_a_product_over_directions_and_two_axes() -> None:
+@pytest.mark.parametrize("left", [False, True])
+def test_int8_of_a_product_over_directions_and_two_axes(left: bool) -> None:
     """The scale has the batching axes of the weight and its columns, not what is summed."""
     rng = np.random.default_rng(7)
     x, w = rng.standard_normal((2, 3, 4, 5)).astype(np.float32), rng.standard_normal((6, 5, 2, 4)).astype(np.float32)
-    v = li.input("x", (2, 3, 4, 5))
-    y = li.dot_general(v, li.weight("w", w), ((2, 3), (3, 1)), ((0,), (2,)))
+    v, weight = li.input("x", (2, 3, 4, 5)), li.weight("w", w)
+    y = li.dot_general(v, weight, ((2, 3), (3, 1)), ((0,), (2,)))
+    if left:  # the weight is the first operand
+        y = li.swapaxes(li.dot_general(weight, v, ((3, 1), (2, 3)), ((2,), (0,))), 1, 2)
     assert y.shape == (2, 3, 6)
     for rows in ("f32", "int8"):
         after = Pipeline.parse(f"precision{{weights=int8,rows={rows}}}").run(li.Graph("g", [v], {"y": y})).graph
@@ -90,6 +93,31 @@ def test_int8_of_a_product_over_directions_and_two_axes() -> None:
             p, of_row = quantised(flat, 1) if rows == "int8" else (flat, np.ones((3, 1), np.float32))
             want = (p.astype(np.float64) @ q.T) * of_row * scale[:, 0]
             np.testing.assert_allclose(got[d], want, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("word", ["int8", "bf16", "f16", "int8-dynamic"])
+def test_a_cell_of_columns(word: str) -> None:
+    """A state [H,B] is multiplied from the left: its weights are rounded as those of the cell of rows are."""
+    rng = np.random.default_rng(8)
+    w, u = (rng.standard_normal(s).astype(np.float32) * 0.3 for s in ((9, 12), (9, 9)))
+    w[1, 1] = u[2, 5] = 3  # a scale for each output: other columns of the matrix are rounded finer
+    x = li.input("x", ("T", 12, "B"))
+    W, U = li.weight("w", w), li.weight("u", u)
+
+    def columns(h: li.Value, r: li.Value) -> tuple[li.Value, li.Value]:
+        h = li.tanh(W @ r + U @ h)
+        return h, h
+
+    def rows(h: li.Value, r: li.Value) -> tuple[li.Value, li.Value]:
+        h = li.tanh(li.dense(r, W) + li.dense(h, U))
+        return h, h
+
+    one = li.scan(columns, li.zeros((9, "B")), x)[1]
+    other = li.swapaxes(li.scan(rows, li.zeros(("B", 9)), li.swapaxes(x, 1, 2))[1], 1, 2)
+    a = {"x": rng.standard_normal((5, 12, 4)).astype(np.float32)}
+    got, want = (li.compile(li.Graph("g", [x], {"y": y}), options={"precision": word})(a)["y"] for y in (one, other))
+    np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5)
+    assert np.abs(got - li.interpret(li.Graph("g", [x], {"y": one}), a)["y"]).max() > 1e-5
 
 
 @pytest.mark.parametrize(("rows", "most"), [("int8", 133_144), ("int24", 132_104)])
