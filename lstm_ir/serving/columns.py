@@ -179,11 +179,21 @@ class _Column:
         value = column[i]
         if isinstance(value, np.ndarray) and value.dtype == object:
             value = list(value)
-        if isinstance(value, (list, tuple)) and any(isinstance(v, np.ndarray) for v in value):
-            value = _stacked(value, where)
+        if isinstance(value, (list, tuple)):
+            if not value:
+                value = self._nothing()
+            elif any(isinstance(v, np.ndarray) for v in value):
+                value = _stacked(value, where)
         a = take(Conform(where, self.port.type.dtype), value)
         self._fits(a.shape, where)
         return a
+
+    def _nothing(self) -> Array:
+        """A row of no steps, of which a list does not say how wide they would be."""
+        first, *rest = self._dims or [0]
+        sizes = [n for n in rest if isinstance(n, int)]
+        whole = not isinstance(first, int) and len(sizes) == len(rest)
+        return np.zeros((0, *sizes) if whole else (0,), self.port.type.dtype.numpy)
 
     def _fits(self, shape: tuple[int, ...], where: str) -> None:
         expected = f"a row of [{','.join(map(str, self._dims))}] for input {self.port}"

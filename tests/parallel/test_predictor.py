@@ -84,6 +84,19 @@ def test_lists_are_columns_too(predictor: Predictor, rng: np.random.Generator) -
         confirm(predictor({"frames": given, "id": [0, 1, 2]}), column)
 
 
+def test_a_list_of_nothing_is_a_row_of_no_steps(predictor: Predictor, rng: np.random.Generator) -> None:
+    """A list does not say how wide its steps would be: readers of Parquet give [] for them."""
+    column = ragged(rng, (3, 0, 2))
+    lists = [a.tolist() for a in column]
+    objects = np.empty(3, object)
+    for i, a in enumerate(column):
+        objects[i] = np.empty(len(a), object)
+        objects[i][:] = list(a)
+    for given in (lists, objects):
+        confirm(predictor({"frames": given, "id": [0, 1, 2]}), column)
+    confirm(predictor({"frames": [[]], "id": [0]}), column[1:2])
+
+
 def test_a_column_of_one_array_is_one_call(package: Path, rng: np.random.Generator) -> None:
     p = Predictor(package, inputs={"x": "frames"}, outputs={"scores": "s", "y": "states"})
     calls = count_calls(p)
@@ -184,6 +197,7 @@ def test_no_rows(predictor: Predictor, package: Path) -> None:
         ({"frames": [np.zeros((2, I), np.float32), np.zeros((2, I))], "id": [1, 2]}, "'frames', row 1: .*got float64"),
         ({"frames": [np.zeros((2, I), np.float32), None], "id": [1, 2]}, "column 'frames', row 1"),
         ({"frames": [[[1.0] * I, [1.0]]], "id": [1]}, "column 'frames', row 0: expected f32"),
+        ({"frames": [[[], []]], "id": [1]}, r"column 'frames', row 0: expected a row of \[T,5\] .*, got \[2,0\]"),
         ({"frames": [[np.ones(I), np.ones(2)]], "id": [1]}, "column 'frames', row 0: its parts make no array"),
         ({"frames": np.array(["a", "b"]), "id": [1, 2]}, "column 'frames'"),
         ({"frames": "text", "id": [1, 2]}, "column 'frames' is a str; expected an array or a list"),
