@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 
+from lstm_ir.backends.kernels.body.active_rows import ActiveRows
 from lstm_ir.backends.kernels.body.atoms import MemorySource
 from lstm_ir.backends.kernels.body.plan import Component, KLoop, LoopPlan, Sweep, walk
 from lstm_ir.backends.kernels.call.packing import Packed
@@ -19,6 +20,7 @@ from lstm_ir.backends.kernels.cpu.columns import ColumnLoop
 from lstm_ir.backends.kernels.cpu.ending import Run, until_ended
 from lstm_ir.backends.kernels.cpu.prologue import Prologue
 from lstm_ir.backends.kernels.cpu.row_lanes import LaneLoop
+from lstm_ir.backends.kernels.cpu.row_order import RowOrder
 from lstm_ir.backends.kernels.cpu.sums import Sums, Tile
 from lstm_ir.backends.kernels.cpu.team import RowRange, StepBlock, Team, Turn
 from lstm_ir.backends.kernels.cpu.tile import Block, work_of
@@ -60,6 +62,7 @@ class KernelMemories:
     row_unit: int = 1  # chunks have a multiple of so many rows
     from_zero: frozenset[KLoop] = frozenset()  # passes that add nothing in the first step
     sizes: Mapping[Dim, Name] = field(default_factory=dict)  # named ones that loops count to
+    active: Mapping[Component, ActiveRows] = field(default_factory=dict)  # whose steps put rows in order
 
 
 class CpuLoopKernel:
@@ -159,9 +162,10 @@ class CpuLoopKernel:
         def write(step: TimeStep, made: Mapping[MemorySource, TextOperand]) -> None:
             e = step.evaluator(t, self.plan, args.memories, self._rows(c, step, member, made))
             turns = self._turns(c, step)
+            order = self._order(c, e, member, RowRange(low, high))
             number = 0
             for chain in found:
-                blocks = [self._block(e, s, args.tiles[s], args.packed, turns) for s in chain]
+                blocks = [self._block(e, s, args.tiles[s], args.packed, turns, order.get(s)) for s in chain]
                 if chain[0].own:
                     count = work_of(chain[0], args.tiles[chain[0]], t.lanes).blocks
                     with t.loop(t.index(0), t.index(count), t.index(1)) as at:
@@ -266,6 +270,14 @@ class CpuLoopKernel:
                     self._block(e, sweep, p.product.schedule.tiles[sweep], p.packed, {}).write(turn)
                 number += 1
 
+    def _order(self, c: Component, e: Evaluator, member: TextOperand, rows: RowRange) -> dict[Sweep, RowOrder]:
+        """Of the sweeps that do not need all rows' products in this step."""
+        active = self.l.active.get(c)
+        if active is None:
+            return {}
+        table = self.l.memories[MemorySource("order", self.plan.components.index(c))]
+        return dict.fromkeys(active.sweeps, RowOrder.of_step(self.t, e, active, table, member, rows))
+
     def _turns(self, c: Component, step: TimeStep) -> dict[KLoop, TextOperand]:
         """Turns of the passes that have none in the first step."""
         t = self.t
@@ -277,7 +289,7 @@ class CpuLoopKernel:
 
     def _block(
         self, e: Evaluator, sweep: Sweep, tile: Tile, packs: Mapping[tuple[Sweep, int], Packed],
-        turns: Mapping[KLoop, TextOperand],
+        turns: Mapping[KLoop, TextOperand], order: RowOrder | None = None,
     ) -> Block:  # fmt: skip
         sums = None
         if sweep.dots:
@@ -285,5 +297,5 @@ class CpuLoopKernel:
             packed = {k: packs[sweep, k] for k in range(len(sweep.loops))}
             sizes = tile.group, tile.q * len(sweep.dots), self.t.lanes
             buffer = on_stack(self.t, element, sizes)
-            sums = Sums(self.t, e, sweep, tile, packed, buffer, self.l.word_product, turns)
-        return Block(self.t, e, sweep, tile, sums)
+            sums = Sums(self.t, e, sweep, tile, packed, buffer, self.l.word_product, turns, order)
+        return Block(self.t, e, sweep, tile, sums, order)

@@ -16,6 +16,7 @@ from lstm_ir.backends.kernels.body.atoms import Atom
 from lstm_ir.backends.kernels.body.plan import PAIR, KLoop, Sweep
 from lstm_ir.backends.kernels.call.packing import Packed
 from lstm_ir.backends.kernels.cpu.register_tile import add_products
+from lstm_ir.backends.kernels.cpu.row_order import RowOrder
 from lstm_ir.backends.kernels.cpu.words import add_words, for_weights
 from lstm_ir.backends.kernels.text.evaluate import Evaluator, row_element, row_word
 from lstm_ir.backends.kernels.text.memory import ELEMENT_BYTES, ElementPlace, Memory, load_vector, store_vector
@@ -95,9 +96,10 @@ class Sums:
     buffer: Memory
     word_product: str  # how products of int8 are made
     turns: Mapping[KLoop, TextOperand]  # of passes whose turns the step decides
+    order: RowOrder | None = None  # of rows, some of which need no sums
 
     def write(self, block: TextOperand, following: TextOperand, first: TextOperand, count: TextOperand) -> None:
-        """Sums of `count` rows from `first`, at most a group; the block `following` comes next."""
+        """Sums of the rows at `count` places from `first` on, at most a group; the block `following` comes next."""
         t = self.t
         at: TextOperand = t.index(0)
         for shape in self.tile.shapes:
@@ -105,9 +107,13 @@ class Sums:
             fit = t.binary("muli", t.binary("divui", t.binary("subi", count, at), n), n)
             end = t.binary("addi", at, fit)
             with t.loop(at, end, n) as slot:
-                row = t.binary("addi", first, slot)
-                rows = [t.add(row, r) for r in range(shape.rows)]
-                self._tile(block, following, shape, rows, slot)
+                place = t.binary("addi", first, slot)
+                places = [t.add(place, r) for r in range(shape.rows)]
+                if self.order is None:
+                    self._tile(block, following, shape, places, slot)
+                else:
+                    with t.when(t.compare("ult", place, self.order.end)):
+                        self._tile(block, following, shape, [self.order.row(p) for p in places], slot)
             at = end
 
     def _tile(

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from lstm_ir.backends.kernels.body.atoms import Atom
 from lstm_ir.backends.kernels.body.plan import Sweep
+from lstm_ir.backends.kernels.cpu.row_order import RowOrder
 from lstm_ir.backends.kernels.cpu.sums import Sums, Tile
 from lstm_ir.backends.kernels.cpu.team import Turn, Work
 from lstm_ir.backends.kernels.text.evaluate import Evaluator, order
@@ -31,6 +32,10 @@ class Block:
     sweep: Sweep
     tile: Tile
     sums: Sums | None
+    order: RowOrder | None = None
+
+    def _row(self, place: TextOperand) -> TextOperand:
+        return place if self.order is None else self.order.row(place)
 
     def write(self, turn: Turn) -> None:
         """What a member computes of one block."""
@@ -46,7 +51,7 @@ class Block:
             self._fetch(block, first, here)
             self.sums.write(block, following, first, here)
             with t.loop(t.index(0), here, t.index(1)) as r:
-                self._epilogue(block, t.binary("addi", first, r), r)
+                self._epilogue(block, self._row(t.binary("addi", first, r)), r)
 
     def _fetch(self, block: TextOperand, first: TextOperand, count: TextOperand) -> None:
         """Ask for what the epilogue will read, while sums are made."""
@@ -61,7 +66,7 @@ class Block:
         first_col = t.binary("muli", block, t.index(t.lanes * self.tile.q))
         ends = (0, t.lanes - 1) if self.sweep.width % t.lanes else (0,)  # a vector over two lines
         with t.loop(t.index(0), count, t.index(1)) as r:
-            row = t.binary("addi", first, r)
+            row = self._row(t.binary("addi", first, r))
             for v in range(self.tile.q):
                 for lane in ends:
                     place = ElementPlace(row, t.add(first_col, v * t.lanes + lane))
