@@ -20,6 +20,7 @@ from lstm_ir.ir.errors import UnknownSessionError
 from lstm_ir.serving import departure
 from lstm_ir.serving.hosts import need_host
 from lstm_ir.serving.inference import sequence_name
+from lstm_ir.serving.limits import Lease
 from lstm_ir.serving.queueing import queue, written
 from lstm_ir.serving.served_model import GONE, ServedModel, result
 from lstm_ir.serving.server_state import ServerState, error_json, logged, text_of
@@ -105,32 +106,48 @@ async def _answered(
     state: ServerState, socket: WebSocket, model: ServedModel, session: ClientSession, message: dict[str, Any]
 ) -> bool:
     """Answer one message; whether the stream goes on."""
-    begun, status = time.monotonic(), 200
+    begun, status, goes_on = time.monotonic(), 200, True
     try:
         with state.budget.lease() as lease:
-            body, header = _parts(message)
-            lease.take(len(body))
-            binary = header is not None
-            asked, future = await queue(state, model, body, header, session, binary=binary, begun=begun)
-            outputs = await result(future, asked.timeout, begun, departure.of(socket))
-            named = {} if isinstance(session.name, Unnamed) else {"sequence_id": session.name}
-            text, data = await written(state, model, asked, outputs, named)
-            lease.add(len(data))
-            if binary:
-                length = len(data) if text is None else text
-                await socket.send_bytes(length.to_bytes(_LENGTH, "little") + data)
-            else:
-                await socket.send_text(data.decode())
+            try:
+                answer = await _answer(state, socket, model, session, message, lease)
+            except Exception as e:  # whatever its class: what the connection raises is raised by `_send` alone
+                status, goes_on = logged(e), not isinstance(e, UnknownSessionError)
+                answer = json.dumps({"error": text_of(e), "status": status})
+            await _send(socket, answer)
     except (WebSocketDisconnect, OSError, asyncio.CancelledError):
         status = GONE
         raise
-    except Exception as e:
-        status = logged(e)
-        await socket.send_text(json.dumps({"error": text_of(e), "status": status}))
-        return not isinstance(e, UnknownSessionError)
     finally:
         state.metrics.answered(model.name, status, time.monotonic() - begun)
-    return True
+    return goes_on
+
+
+async def _answer(
+    state: ServerState, socket: WebSocket, model: ServedModel, session: ClientSession, message: dict[str, Any],
+    lease: Lease,
+) -> bytes | str:  # fmt: skip
+    """The answer to one message: text to a text, bytes to bytes."""
+    begun = time.monotonic()
+    body, header = _parts(message)
+    lease.take(len(body))
+    binary = header is not None
+    asked, future = await queue(state, model, body, header, session, binary=binary, begun=begun)
+    outputs = await result(future, asked.timeout, begun, departure.of(socket))
+    named = {} if isinstance(session.name, Unnamed) else {"sequence_id": session.name}
+    text, data = await written(state, model, asked, outputs, named)
+    lease.add(len(data))
+    if not binary:
+        return data.decode()
+    length = len(data) if text is None else text
+    return length.to_bytes(_LENGTH, "little") + data
+
+
+async def _send(socket: WebSocket, answer: bytes | str) -> None:
+    if isinstance(answer, str):
+        await socket.send_text(answer)
+    else:
+        await socket.send_bytes(answer)
 
 
 def _parts(message: dict[str, Any]) -> tuple[memoryview, int | None]:

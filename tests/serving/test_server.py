@@ -187,6 +187,10 @@ def test_streams(server: Served, rng: np.random.Generator) -> None:
             one.send(json.dumps({"inputs": []}))
             error = json.loads(one.recv(timeout=60))
             assert (error["status"], "missing input x" in error["error"]) == (400, True)
+            late = {"inputs": [json_tensor("x", x[t : t + 2])], "parameters": {"timeout": 1}}
+            one.send(json.dumps(late))  # its step is not taken, and the stream goes on
+            error = json.loads(one.recv(timeout=60))
+            assert (error["status"], "its call had not begun" in error["error"]) == (504, True)
         want = torch_lstm(x, WEIGHTS)["y"]
         np.testing.assert_allclose(np.concatenate(parts), want, rtol=0, atol=2e-5)
         for t in range(0, 6, 3):
