@@ -8,7 +8,6 @@ A call that fails is made again for each of its requests alone, so that only the
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as LateError
@@ -20,6 +19,7 @@ from lstm_ir.ir.called import told
 from lstm_ir.ir.errors import CallError, DeadlineError, DeviceError
 from lstm_ir.ir.options import is_int
 from lstm_ir.ir.signature import Entry, by_name
+from lstm_ir.serving.durations import deadline, seconds
 from lstm_ir.serving.owner import SchedulerOwner
 from lstm_ir.serving.row_check import confirm_rows
 from lstm_ir.serving.rows import Prepared, Rows
@@ -77,7 +77,7 @@ class Batcher(SchedulerOwner):
         CallError for an entry whose requests cannot share a call.
         """
         model = model_of(exe, entry)
-        limits(max_batch, max_delay, max_waiting)
+        max_delay = limits(max_batch, max_delay, max_waiting)
         if getattr(model.entry, "writes", ()):
             raise CallError(f"{model.entry.name}: it keeps state between calls; li.Sessions serves it")
         rows = Rows(model.entry, batch, time, lengths, outputs)
@@ -169,7 +169,7 @@ def need_same(entry: Entry, other: Entry) -> None:
 def outcome(future: Future[Any], timeout: float | None) -> Any:
     """The future's result; DeadlineError where it does not run after so many seconds."""
     try:
-        return future.result(timeout)
+        return future.result(None if timeout is None else seconds("timeout", timeout))
     except DeadlineError:
         raise
     except LateError:
@@ -178,34 +178,17 @@ def outcome(future: Future[Any], timeout: float | None) -> Any:
         return future.result()
 
 
-def deadline(timeout: float | None, begun: float | None = None) -> float | None:
-    """When a request is too late, by time.monotonic(); CallError for what is no number of seconds.
-
-    begun: when its time began; None: now.
-    """
-    if timeout is None:
-        return None
-    return (time.monotonic() if begun is None else begun) + seconds("timeout", timeout)
-
-
-def limits(max_batch: object, max_delay: object, max_waiting: object) -> None:
-    """CallError for limits of calls that are none."""
+def limits(max_batch: object, max_delay: object, max_waiting: object) -> float:
+    """The seconds of `max_delay`; CallError for limits of calls that are none."""
     whole("max_batch", max_batch)
     whole("max_waiting", max_waiting)
-    seconds("max_delay", max_delay)
+    return seconds("max_delay", max_delay)
 
 
 def whole(name: str, value: object) -> None:
     """CallError for what is no whole number of 1 or more."""
     if not is_int(value) or value < 1:
         raise CallError(f"{name} is {value!r}; expected a whole number of 1 or more")
-
-
-def seconds(name: str, value: object) -> float:
-    """The value; CallError for what is no number of seconds."""
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < float("inf"):
-        raise CallError(f"{name} is {value!r}; expected seconds, a number of 0 or more")
-    return value
 
 
 def model_of(exe: Any, entry: str | None) -> BatchedModel:

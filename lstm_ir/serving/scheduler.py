@@ -4,9 +4,9 @@
 
 A job has a key: those of equal keys may run together, up to `max_rows` rows. The worker takes the group whose first
 job has waited longest, once it is full, or once that job has waited `max_delay` seconds; while it runs, others
-gather. Jobs of one lane run one after another, in the order of their arrival. A job whose deadline has passed, or
-whose future was cancelled, before the worker takes it is not run. `close` takes no more jobs and runs all that were
-taken.
+gather. Jobs of one lane run one after another, in the order of their arrival. A job whose deadline has passed before
+the worker takes it is not run; one whose future is cancelled leaves the queue at once. `close` takes no more jobs and
+runs all that were taken. Where the worker itself fails, all that were taken get a DeviceError.
 """
 
 from __future__ import annotations
@@ -18,8 +18,10 @@ import time
 import weakref
 from collections import deque
 from collections.abc import Callable, Hashable
-from concurrent.futures import Future
+from concurrent.futures import Future, InvalidStateError
+from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from lstm_ir.backends import process
@@ -42,11 +44,7 @@ class Job:
     accepted: float = 0.0
     counted: bool = True  # among the calls: what only reads or writes state is none
     owner: Any = None  # whose job it is, also once it is over
-
-    def forget(self, future: Future[Any]) -> None:
-        """A cancelled job stays in the queue until its turn, without what it would have been computed from."""
-        if future.cancelled():
-            self.payload = None
+    waits: bool = False  # in the queue, where the worker has not taken it
 
 
 @dataclass(eq=False)
@@ -82,6 +80,10 @@ class _Group:
         self.rows -= job.rows
         return job
 
+    def remove(self, job: Job) -> None:
+        self.jobs.remove(job)
+        self.rows -= job.rows
+
 
 class Scheduler:
     """A bounded queue and its worker. `run` gets jobs whose futures run, and resolves each of them."""
@@ -92,13 +94,16 @@ class Scheduler:
     ) -> None:  # fmt: skip
         """`what` is the owner, for messages; `tidy` is called by the worker about once a second.
 
-        settled: is called by the worker with jobs that have left the queue and their lanes, run or not.
+        settled: is called with jobs that have left the queue and their lanes, run or not: by the worker, or by the
+        thread that has cancelled one.
         """
         self._run, self._what, self._tidy, self._settled = run, what, tidy, settled
         self.max_rows, self._max_delay, self._max_waiting = max_rows, max_delay, max_waiting
         self._changed = threading.Condition()
         self._groups: dict[Hashable, _Group] = {}
+        self._taken: set[Job] = set()  # that wait or run
         self._waiting = 0
+        self._fault: BaseException | None = None  # for which the worker has ended
         self._closing = self._abandoned = False
         self._pid = os.getpid()
         self.counters = Counters()
@@ -108,6 +113,8 @@ class Scheduler:
 
     def need_open(self) -> None:
         """DeviceError once closed."""
+        if self._fault is not None:
+            raise self._failed(self._fault)
         if self._closing:
             raise DeviceError(f"the {self._what} {'are' if self._what.endswith('s') else 'is'} closed")
 
@@ -127,13 +134,47 @@ class Scheduler:
             self._waiting += 1
             self.counters.accepted += 1
             job.accepted = time.monotonic()
-            job.future.add_done_callback(job.forget)
+            job.waits = True
+            self._taken.add(job)
+            job.future.add_done_callback(partial(self._withdraw, job))
             if job.lane is not None:
                 job.lane.append(job)
             if job.lane is None or len(job.lane) == 1:
-                group = self._ready(job)
-                if len(group.jobs) == 1 or group.rows >= self.max_rows:  # else nothing is due earlier than it was
-                    self._changed.notify_all()
+                self._wake(self._ready(job))
+
+    def _wake(self, group: _Group) -> None:
+        """For a group that got a job."""
+        if len(group.jobs) == 1 or group.rows >= self.max_rows:  # else nothing is due earlier than it was
+            self._changed.notify_all()
+
+    def _withdraw(self, job: Job, future: Future[Any]) -> None:
+        """What was cancelled leaves the queue, where the worker has not taken it: its place is free at once."""
+        with self._changed:
+            if future.cancelled():
+                job.payload = None
+            if not job.waits:
+                return
+            self._leave(job)
+            self._taken.discard(job)
+            if job.deadline is not None and time.monotonic() > job.deadline:
+                self.counters.expired += 1
+            lane = job.lane
+            ready = lane is None or lane[0] is job
+            if ready:
+                group = self._groups[job.key]
+                group.remove(job)
+                if not group.jobs:
+                    del self._groups[job.key]
+            if lane is not None:
+                lane.remove(job)
+                if ready and lane:
+                    self._wake(self._ready(lane[0]))
+        if self._settled is not None:
+            self._settled([job])
+
+    def _leave(self, job: Job) -> None:
+        job.waits = False
+        self._waiting -= 1
 
     def _here(self) -> None:
         process.enter()
@@ -172,6 +213,33 @@ class Scheduler:
         return group
 
     def _work(self) -> None:
+        try:
+            self._rounds()
+        except BaseException as e:
+            self._break(e)
+
+    def _break(self, fault: BaseException) -> None:
+        """The worker ends: whoever waits, and whoever comes, is told why."""
+        with self._changed:
+            self._fault, self._closing = fault, True
+            lost = list(self._taken)
+            for job in lost:
+                job.waits = False
+                if job.lane is not None:
+                    job.lane.clear()
+            self._taken.clear()
+            self._groups.clear()
+            self._waiting = 0
+        for job in lost:
+            with suppress(InvalidStateError):  # it was cancelled, or has its result
+                job.future.set_exception(self._failed(fault))
+
+    def _failed(self, fault: BaseException) -> DeviceError:
+        error = DeviceError(f"the thread of the {self._what} has failed: {type(fault).__name__}: {fault}")
+        error.__cause__ = fault
+        return error
+
+    def _rounds(self) -> None:
         tidied = time.monotonic()
         while self._round(None if self._tidy is None else tidied + _TIDY_SECONDS):
             if self._tidy is not None and time.monotonic() >= tidied + _TIDY_SECONDS:
@@ -227,7 +295,7 @@ class Scheduler:
         rows = 0
         while group.jobs and (not jobs or rows + group.jobs[0].rows <= self.max_rows):
             job = group.take()
-            self._waiting -= 1
+            self._leave(job)
             if job.deadline is not None and now > job.deadline:
                 late.append(job)
             else:
@@ -252,9 +320,8 @@ class Scheduler:
     def _finish(self, jobs: list[Job]) -> None:
         """The next jobs of their lanes may run."""
         lanes = [j.lane for j in jobs if j.lane is not None]
-        if not lanes:
-            return
         with self._changed:
+            self._taken.difference_update(jobs)
             for lane in lanes:
                 lane.popleft()
                 if lane:

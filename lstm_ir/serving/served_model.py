@@ -15,7 +15,8 @@ from lstm_ir.ir.errors import DeadlineError, LostDeviceError
 from lstm_ir.ir.signature import Entry
 from lstm_ir.serving import batcher, sessions, tensors
 from lstm_ir.serving import session as states
-from lstm_ir.serving.batcher import Batcher, deadline
+from lstm_ir.serving.batcher import Batcher
+from lstm_ir.serving.durations import deadline
 from lstm_ir.serving.inference import InferRequest, confirm_json
 from lstm_ir.serving.rows import Prepared
 from lstm_ir.serving.session import ClientSession

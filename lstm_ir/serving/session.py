@@ -15,8 +15,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from lstm_ir.backends.files import safetensors, state_file
+from lstm_ir.ir.errors import CallError
 from lstm_ir.ir.signature import by_name
-from lstm_ir.serving.batcher import Outputs, deadline, outcome
+from lstm_ir.serving.batcher import Outputs, outcome
+from lstm_ir.serving.durations import deadline
 from lstm_ir.serving.rows import Prepared, Rows
 from lstm_ir.serving.scheduler import Job
 
@@ -125,6 +127,8 @@ class ClientSession:
 
     def ask_set_state(self, arrays: Mapping[str, Any], where: str, timeout: float | None = None) -> Future[None]:
         """A future of the end of `set_state`; messages begin with `where`."""
+        if not isinstance(arrays, Mapping):
+            raise CallError(f"{where}: takes arrays by name, got {type(arrays).__name__}")
         held = self._keeper.checked(arrays, where)
         return self._alone(partial(go_on_from, self._kept, held), timeout, begins=True)
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from lstm_ir.backends.run.pure_function import PREFIX, PureFunction
 from lstm_ir.ir import state_values
-from lstm_ir.ir.errors import BusyError, CallError, UnknownSessionError
+from lstm_ir.ir.errors import BusyError, CallError, PackageError, UnknownSessionError
 from lstm_ir.ir.signature import Entry, Port, bind_dims
 from lstm_ir.serving.batcher import Outputs, resolve_jobs
 from lstm_ir.serving.rows import Prepared, Rows
@@ -158,13 +158,19 @@ class SessionKeeper:
 
     def checked(self, arrays: Mapping[str, Any], where: str) -> dict[str, Array]:
         """Copies of arrays that are a whole state; PackageError for others."""
-        return state_values.whole(self._variables, arrays, where, [self._variables])
+        held = state_values.whole(self._variables, arrays, where, [self._variables])
+        if self._sizes(held)[self._rows.batch] == 0:
+            raise PackageError(f"{where}: it has no rows: {self._rows.batch} is 0, which no call fits")
+        return held
 
     def reach_of(self, held: Mapping[str, Array]) -> tuple[int, int]:
         """The rows of a whole state, and its steps, 0 where time is no size of it."""
-        ports = [Port(n, v.type) for n, v in self._variables.items()]
-        sizes = bind_dims(ports, {n: a.shape for n, a in held.items()})
+        sizes = self._sizes(held)
         return sizes[self._rows.batch], sizes.get(self._rows.time, 0)
+
+    def _sizes(self, held: Mapping[str, Array]) -> dict[str, int]:
+        ports = [Port(n, v.type) for n, v in self._variables.items()]
+        return bind_dims(ports, {n: a.shape for n, a in held.items()})
 
     def snapshot(self, session: KeptSession) -> dict[str, Array]:
         """Copies of its state; before the first call, that of one row."""

@@ -19,7 +19,8 @@ import numpy as np
 from lstm_ir.backends.run.pure_function import PREFIX, PureFunction
 from lstm_ir.ir.called import told
 from lstm_ir.ir.errors import CallError
-from lstm_ir.serving.batcher import WORDS, Outputs, limits, need_same, seconds, whole
+from lstm_ir.serving.batcher import WORDS, Outputs, limits, need_same, whole
+from lstm_ir.serving.durations import seconds
 from lstm_ir.serving.owner import SchedulerOwner
 from lstm_ir.serving.row_check import confirm_rows
 from lstm_ir.serving.rows import Prepared, Rows
@@ -56,10 +57,10 @@ class Sessions(SchedulerOwner):
         idle_timeout: seconds after which a session that asks for nothing is closed; None: never. The others are those
         of `Batcher`. CallError for an entry whose sessions cannot share a call.
         """
-        limits(max_batch, max_delay, max_waiting)
+        max_delay = limits(max_batch, max_delay, max_waiting)
         whole("max_sessions", max_sessions)
         if idle_timeout is not None:
-            seconds("idle_timeout", idle_timeout)
+            idle_timeout = seconds("idle_timeout", idle_timeout)
         function = _stateful(exe, entry)
         pure: PureFunction = function.pure()
         self._chosen = entry

@@ -251,10 +251,23 @@ def test_a_cancelled_request_holds_no_memory(slow: Slow) -> None:
     assert future.cancel()
     gc.collect()
     assert seen() is None
-    assert batcher.waiting == 1
+    assert batcher.waiting == 0
     slow.go.set()
     batcher.close()
     assert slow.calls == 1
+
+
+def test_a_cancelled_request_frees_its_place(slow: Slow) -> None:
+    batcher = held(slow, max_waiting=1)
+    for _ in range(3):
+        assert batcher.submit(row(1)).cancel()
+    kept = batcher.submit(row(2))
+    with pytest.raises(BusyError):
+        batcher.submit(row(3))
+    slow.go.set()
+    assert kept.result(60)["y"][0, 0] == 4
+    batcher.close()
+    assert (slow.calls, batcher.counters.refused) == (2, 1)
 
 
 def test_an_idle_batcher_holds_nothing_of_its_last_call(slow: Slow) -> None:
@@ -387,7 +400,7 @@ def test_shared_inputs_part_requests() -> None:
     [
         ({"max_batch": 0}, "max_batch is 0; expected a whole number of 1 or more"),
         ({"max_waiting": True}, "max_waiting is True; expected a whole number of 1 or more"),
-        ({"max_delay": -1}, "max_delay is -1; expected seconds, a number of 0 or more"),
+        ({"max_delay": -1}, "max_delay is -1; expected seconds, a finite number of 0 or more"),
         ({"lengths": "x"}, r"main: 'x' is no input of integers \[B\], so it cannot hold lengths"),
         ({"outputs": ["z"]}, "main: there is no output 'z'; there is y"),
         ({"time": "B"}, "main: the batch and time are two sizes, and both are called 'B'"),

@@ -204,6 +204,17 @@ def test_state_that_does_not_fit_changes_nothing(
         np.testing.assert_allclose(session(x=x[2:])["y"], whole(x)[2:], rtol=0, atol=2e-5)
 
 
+def test_state_without_rows_or_names_is_refused(plain: Any) -> None:
+    """A session of no rows could take no step."""
+    with li.Sessions(plain, check=False) as sessions, sessions.open("a") as session:
+        with pytest.raises(PackageError, match="session 'a': it has no rows: B is 0, which no call fits"):
+            session.set_state({n: a[:, :0] for n, a in session.state().items()})
+        wrong: Any = 3
+        with pytest.raises(CallError, match="session 'a': takes arrays by name, got int"):
+            session.set_state(wrong)
+        assert session(x=np.ones((1, 1, I), np.float32))["y"].shape == (1, 1, H)
+
+
 def test_bytes_that_are_no_state_are_refused(plain: Any) -> None:
     for data in (b"", b"\0" * 8, b"\xff" * 64, to_bytes({"h0": np.zeros(3, np.float32)})[:-1]):
         with pytest.raises(PackageError, match="the file: "):
