@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Mapping
 from functools import partial
 from importlib import import_module
@@ -20,6 +21,17 @@ if TYPE_CHECKING:
     from lstm_ir.serving.sessions import Sessions
 
 
+class Seconds(click.FloatRange):
+    """A finite number of seconds; NaN is outside of no range, and infinity within those without an end."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The number; click's error for what is none."""
+        found = super().convert(value, param, ctx)
+        if not math.isfinite(found):
+            self.fail(f"{found} is not a finite number of seconds", param, ctx)
+        return found
+
+
 @click.command()
 @click.argument("packages", nargs=-1, required=True, metavar="[NAME=]PACKAGE...")
 @click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on.")
@@ -35,13 +47,13 @@ if TYPE_CHECKING:
 @click.option("--max-batch", type=click.IntRange(1), default=64, show_default=True, help="Rows of one call.")
 @click.option("--max-steps", type=click.IntRange(1), default=65536, show_default=True,
               help="Steps (the size --time-size-name) of one request.")  # fmt: skip
-@click.option("--max-delay", type=click.FloatRange(0, 60), default=0.001, show_default=True,
+@click.option("--max-delay", type=Seconds(0, 60), default=0.001, show_default=True,
               help="Seconds that a request waits for others to join its call.")  # fmt: skip
 @click.option("--max-waiting", type=click.IntRange(1), default=1024, show_default=True,
               help="Requests that wait for a call; more get 429.")  # fmt: skip
 @click.option("--max-sessions", type=click.IntRange(1), default=1000, show_default=True,
               help="Sequences that are open at once.")  # fmt: skip
-@click.option("--idle-timeout", type=click.FloatRange(0.001), default=600.0, show_default=True,
+@click.option("--idle-timeout", type=Seconds(0.001), default=600.0, show_default=True,
               help="Seconds without a request after which a sequence or a stream is closed.")  # fmt: skip
 @click.option("--max-body", type=click.IntRange(1), default=64 << 20, show_default=True, help="Bytes of one request.")
 @click.option("--max-json", type=click.IntRange(1), default=2 << 20, show_default=True,
@@ -51,15 +63,15 @@ if TYPE_CHECKING:
 @click.option("--max-pending", type=click.IntRange(1), default=512 << 20, show_default=True,
               help="Bytes of all requests that are read or wait.")  # fmt: skip
 @click.option("--max-connections", type=click.IntRange(1), default=1024, show_default=True, help="Connections at once.")
-@click.option("--header-timeout", type=click.FloatRange(0.001), default=10.0, show_default=True,
+@click.option("--header-timeout", type=Seconds(0.001), default=10.0, show_default=True,
               help="Seconds until a connection has sent the head of a request.")  # fmt: skip
-@click.option("--body-timeout", type=click.FloatRange(0.001), default=30.0, show_default=True,
+@click.option("--body-timeout", type=Seconds(0.001), default=30.0, show_default=True,
               help="Seconds until the body is there.")  # fmt: skip
-@click.option("--send-timeout", type=click.FloatRange(0.001), default=30.0, show_default=True,
+@click.option("--send-timeout", type=Seconds(0.001), default=30.0, show_default=True,
               help="Seconds in which a client reads less than 1 KiB a second of its answers.")  # fmt: skip
-@click.option("--ping-interval", type=click.FloatRange(0.001), default=20.0, show_default=True,
+@click.option("--ping-interval", type=Seconds(0.001), default=20.0, show_default=True,
               help="Seconds between pings of a stream, and until a client that is silent is given up.")  # fmt: skip
-@click.option("--stop-timeout", type=click.FloatRange(0.001), default=30.0, show_default=True,
+@click.option("--stop-timeout", type=Seconds(0.001), default=30.0, show_default=True,
               help="Seconds that accepted requests have when the server stops.")  # fmt: skip
 @key_option
 def command(

@@ -32,6 +32,7 @@ from lstm_ir.serving.served_model import GONE, ServedModel, result
 from lstm_ir.serving.server_state import ServerState, error_json, logged, status_of
 from lstm_ir.serving.stream import stream
 from lstm_ir.serving.tensors import RequestError
+from lstm_ir.serving.url_text import need_text
 
 HEADER = "Inference-Header-Content-Length"
 _PART = 1 << 16  # bytes of an answer that are sent at a time
@@ -42,7 +43,7 @@ Handler = Callable[[ServerState, Request], Awaitable[Response]]
 def application(state: ServerState) -> Starlette:
     """The server of these models."""
     model = "/v2/models/{model}"
-    held = model + "/sequences/{sequence}/state"
+    held = model + "/sequences/{sequence:path}/state"  # names may have a /
     both = (model, model + "/versions/{version}")
     table: list[tuple[str, str, Handler]] = [
         ("GET", "/v2", _server), ("GET", "/v2/health/live", _live), ("GET", "/v2/health/ready", _ready),
@@ -67,6 +68,7 @@ def _endpoint(state: ServerState, handlers: dict[str, Handler]) -> Callable[[Req
     async def answer(request: Request) -> Response:
         try:
             need_host(request.headers, state.own_host)
+            need_text(request.scope)
             if "origin" in request.headers:
                 raise RequestError("requests of web pages (with the header Origin) are refused", 403)
             method = "GET" if request.method == "HEAD" else request.method

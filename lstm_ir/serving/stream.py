@@ -26,6 +26,7 @@ from lstm_ir.serving.served_model import GONE, ServedModel, result
 from lstm_ir.serving.server_state import ServerState, error_json, logged, text_of
 from lstm_ir.serving.session import ClientSession, Unnamed
 from lstm_ir.serving.tensors import RequestError
+from lstm_ir.serving.url_text import need_text
 
 _LENGTH = 4
 RESTART, POLICY, AWAY = 1012, 1008, 1001
@@ -53,6 +54,7 @@ async def stream(state: ServerState, socket: WebSocket) -> None:
 
 def _opened(state: ServerState, socket: WebSocket) -> tuple[ServedModel, ClientSession]:
     need_host(socket.headers, state.own_host)
+    need_text(socket.scope)
     if "origin" in socket.headers:
         raise RequestError("streams of web pages (with the header Origin) are refused", 403)
     if state.stopping.is_set():
@@ -65,13 +67,15 @@ def _opened(state: ServerState, socket: WebSocket) -> tuple[ServedModel, ClientS
     name = sequence_name(asked.get("sequence_id", ""))
     if asked.get("resume", "false") not in ("true", "false"):
         raise RequestError("parameter resume is true or false")
-    if asked.get("resume") == "true":
-        if name is None:
-            raise RequestError("resume needs the sequence_id of a sequence that is open")
+    resume = asked.get("resume") == "true"
+    if resume and name is None:
+        raise RequestError("resume needs the sequence_id of a sequence that is open")
+    if name is not None and (resume or model.sessions.has(name)):
         session = model.sessions.get(name)
         if session in state.streamed:
             raise RequestError(f"sequence {name!r} has a stream already", 409)
-        return model, session
+        if resume:
+            return model, session
     return model, model.sessions.open(name)
 
 

@@ -13,13 +13,15 @@ import urllib.request
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 from child import environment
+from click.testing import CliRunner
 from served import served
 from served_models import encoder, stream
 
 import lstm_ir as li
-from lstm_ir.cli.serving import _again, _outputs, _places, _version
+from lstm_ir.cli.serving import _again, _outputs, _places, _version, command
 
 
 def verb(*words: object) -> subprocess.CompletedProcess[str]:
@@ -63,6 +65,17 @@ def test_wrong_usage(tmp_path: Path) -> None:
         assert (busy.returncode, "cannot listen on 127.0.0.1:" in busy.stderr) == (1, True)
     for done in (absent, twice, entry, busy):
         assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("value", ["nan", "inf"])
+def test_seconds_are_finite(value: str) -> None:
+    """The same for all that are asked for in seconds."""
+    named = [p for p in command.params if isinstance(p.type, click.FloatRange)]
+    assert len(named) == 7
+    for option in named:
+        done = CliRunner().invoke(command, ["m.lirpkg", option.opts[0], value])
+        assert (done.exit_code, option.opts[0] in done.output) == (2, True), done.output
+        assert "is not a finite number of seconds" in done.output or "is not in the range" in done.output
 
 
 def test_of_several_packages_the_one_at_fault_is_named(tmp_path: Path) -> None:

@@ -39,7 +39,7 @@ def row(value: float) -> dict[str, Any]:
 
 @pytest.mark.parametrize("value", [-1, math.nan, math.inf, True, "1", None], ids=str)
 def test_what_is_no_number_of_seconds(value: Any) -> None:
-    with pytest.raises(CallError, match="pause is .*; expected seconds, a finite number of 0 or more"):
+    with pytest.raises(CallError, match=r"pause is .*; expected seconds, a finite number of 0 or more"):
         seconds("pause", value)
 
 

@@ -6,14 +6,17 @@ import json
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
+from urllib.parse import quote
 
 import httpx
 import numpy as np
 import pytest
 from served import Served, figures, served
-from served_models import WEIGHTS, C, H, I, encoder, stream
+from served_models import KEPT, WEIGHTS, C, H, I, encoder, stream
 from torch_batches import torch_lstm
 from websockets.sync import client as client_of
+
+from lstm_ir.serving.session import to_bytes
 
 pytestmark = pytest.mark.together
 Array = np.ndarray[Any, Any]
@@ -173,6 +176,28 @@ def test_sequence_state_moves(http: Any, rng: np.random.Generator) -> None:
     assert http.get("/v2/models/speech/sequences/none/state").status_code == 404
 
 
+@pytest.mark.parametrize("name", ["a/b", "a/state", "/", "état", "a b"])
+def test_state_of_names_that_are_escaped(http: Any, name: str) -> None:
+    path, x = f"/v2/models/speech/sequences/{quote(name, safe='')}/state", np.ones((1, 1, I), np.float32)
+    assert step(http, name, x, sequence_start=True).status_code == 200
+    data = http.get(path)
+    assert data.status_code == 200, data.text
+    assert http.put(path, content=data.content).status_code == 204
+    assert step(http, name, x, sequence_end=True).status_code == 200
+    assert http.get(path).status_code == 404
+
+
+def test_state_that_is_refused(server: Served, http: Any) -> None:
+    """Names that are no text, which would all be one name, and a state without rows, which no step would fit."""
+    for name in ("%ff", "%fe", "a%c3"):
+        answer = http.put(f"/v2/models/speech/sequences/{name}/state", content=b"")
+        assert (answer.status_code, answer.json()) == (400, {"error": "the path has escapes that are no UTF-8"})
+    empty = to_bytes({n: np.zeros((1, 0, H), np.float32) for n in KEPT})
+    answer = http.put("/v2/models/speech/sequences/empty/state", content=empty)
+    assert (answer.status_code, "it has no rows" in answer.text) == (400, True)
+    assert server.figures()['lstm_ir_sessions{model="speech"}'] == 0
+
+
 def test_streams(server: Served, rng: np.random.Generator) -> None:
     """Text and bytes; an error does not end a stream, and its end ends the sequence."""
     x = rng.standard_normal((6, 1, I), np.float32)
@@ -201,7 +226,9 @@ def test_streams(server: Served, rng: np.random.Generator) -> None:
             length = int.from_bytes(data[:4], "little")
             got = outputs(json.loads(data[4 : 4 + length]), data[4 + length :])["y"]
             np.testing.assert_allclose(got, want[t : t + 3], rtol=0, atol=2e-5)
-        with pytest.raises(Exception, match="HTTP 400"), client_of.connect(f"{url}?sequence_id=mine"):
+        with pytest.raises(Exception, match="HTTP 409"), client_of.connect(f"{url}?sequence_id=mine"):
+            pass
+        with pytest.raises(Exception, match="HTTP 400"), client_of.connect(f"{url}?sequence_id=%ff"):
             pass
         with pytest.raises(Exception, match="HTTP 409"), client_of.connect(f"{url}?sequence_id=mine&resume=true"):
             pass
