@@ -123,6 +123,7 @@ KINDS: dict[str, dict[str, str]] = {
         "lstm_ir/parallel/links.py": "_EXIT_SECONDS",
         "lstm_ir/parallel/worker.py": "_LOOK",
         "lstm_ir/serving/connections.py": "_PERIOD _RATE _LONG _PROBE",
+        "lstm_ir/serving/durations.py": "LONGEST",
         "lstm_ir/serving/run.py": "_POLL _KEEP_ALIVE _RENEWAL",
         "lstm_ir/serving/scheduler.py": "_TIDY_SECONDS",
         "backends/compile/child.py": "_GRACE",
