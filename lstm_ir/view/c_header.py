@@ -96,15 +96,15 @@ class HeaderModule:
 
 @dataclass
 class _Header:
-    """Lines, and the identifiers that are taken."""
+    """Lines, and the identifiers that are taken: at first those of the types, which a file may be called like."""
 
     prefix: str
     lines: list[str] = field(default_factory=list)
-    taken: set[str] = field(default_factory=set)
+    taken: set[str] = field(default_factory=lambda: set(re.findall(r"(?i)\blir_\w+", _TYPES)))
 
     def unique(self, *words: str) -> str:
         """An identifier of these words that no other has."""
-        wanted = "_".join([self.prefix, *(identifier(w) for w in words)])
+        wanted = "_".join([self.prefix, *map(identifier, words)])
         found, number = wanted, 1
         while found in self.taken:
             number += 1
@@ -146,10 +146,12 @@ class _Header:
 
 
 def c_header(stem: str, signature: Signature, module: HeaderModule) -> str:
-    """The text of the header; what it declares begins with `lir_STEM`, and its package is `lir_STEM` itself."""
+    """The text of the header; what it declares begins with `lir_STEM`, and its package is `lir_STEM` itself.
+
+    Where that is one of the types, the package has a number behind it: `lir_package_2`.
+    """
     h = _Header(f"lir_{identifier(stem)}")
-    package, guard = h.prefix, f"LIR_HEADER_{identifier(stem)}"
-    h.taken.add(package)
+    package, guard = h.unique(), f"LIR_HEADER_{identifier(stem)}"
     weights = []
     for name, t in signature.weights.items():
         tensor = h.tensor(name, t, "weight", name)

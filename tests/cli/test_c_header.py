@@ -230,6 +230,28 @@ def test_names_that_are_no_identifiers_do_not_collide(tmp_path: Path) -> None:
     assert got == 1
 
 
+@pytest.mark.parametrize("stem", ["package", "tensor", "entry", "weight", "package_2", "QUEUE_BYTES", "PACKAGE_TYPES"])
+@pytest.mark.parametrize("language", ["c", "c++"])
+def test_files_that_are_called_like_a_type(stem: str, language: str, tmp_path: Path) -> None:
+    """The package has a number behind its name, and everything else stays as it would be."""
+    compiler = shutil.which("cc" if language == "c" else "c++")
+    if compiler is None:
+        pytest.skip(f"there is no compiler of {language}")
+    x = li.input("x", ("B",))
+    made = {"2": x + li.weight("s", np.ones(1, np.float32)), "s": x}
+    package = packaged(Program.of(li.Graph("plain", [x], made)), tmp_path)
+    package = package.rename(tmp_path / f"{stem}.lirpkg")
+    assert run(["show", "--c", str(package), "-o", str(tmp_path / f"{stem}.h")]) == 0
+    taken = stem in ("package", "tensor", "entry", "weight")
+    whole = f"lir_{stem}{'_2' if taken else ''}"
+    use = f'#include "{stem}.h"\nint main(void) {{ return (int){whole}.entry_count - 1 + lir_{stem}_at_entry_main; }}\n'
+    (tmp_path / "main.c").write_text(use)
+    words = [compiler, "-x", language, "-Wno-unused", "-Werror", "main.c", "-o", "main"]
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    assert subprocess.run([tmp_path / "main"], timeout=60, check=False).returncode == 0
+
+
 @needs_cc
 def test_two_headers_in_one_file(tmp_path: Path) -> None:
     package = packaged(streamed(), tmp_path)
