@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import click
@@ -39,10 +40,11 @@ def command(
     runs on other machines too; `cpu:NAME` names a processor.
 
     A package is compiled again for the IREE that is here, with its weights and its state, for the targets and with
-    the options that it was made with unless others are given. A signed one needs its key and a key for the new one.
+    the options that it was made with unless others are given. A signed one needs its key and a key for the new one;
+    so does one in --weights.
     """
     options = {"pipeline": pipeline, "precision": precision, "kernels": kernels, "timeout": timeout}
-    packages.no_key(graph, key_file)
+    packages.no_key(graph, key_file, weights)
     if packages.is_package(graph):
         if output is None:
             raise click.UsageError("a package that is compiled again needs -o")
@@ -57,4 +59,5 @@ def command(
             raise click.UsageError("a graph from stdin needs -o")
         output = str(Path(graph).with_suffix(".lirpkg"))
     plan = PackagePlan.of(output, targets or ("cpu",), options, keep_graph, sign_key_file)
-    plan.write(files.read_program(graph, weights, whole=True), explain)
+    read = partial(packages.read_for_new, key_file=key_file, sign_key_file=sign_key_file)
+    plan.write(files.read_program(graph, weights, whole=True, key_file=key_file, read=read), explain)

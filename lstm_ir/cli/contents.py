@@ -15,8 +15,7 @@ from lstm_ir.verification.result import table
 def lines(package: Package) -> Iterator[str]:
     """The package in words; nothing of it is loaded or compiled."""
     m = package.manifest
-    signed = "signed" if package.sealed else "not signed"
-    yield f"{package.path}: {package.signature.name}, {bytes_text(package.path.stat().st_size)}, {signed}"
+    yield f"{package.path}: {package.signature.name}, {bytes_text(package.path.stat().st_size)}, {_signature(package)}"
     release = other_release(package)
     yield f"format {m.version}, by lstm-ir {m.lstm_ir} and IREE {m.iree}"
     if release is not None:
@@ -43,6 +42,13 @@ def lines(package: Package) -> Iterator[str]:
     else:
         options = "".join(f", {name}={value}" for name, value in recipe.options.items())
         yield f"graph compiled for {', '.join(recipe.targets)}{options}"
+
+
+def _signature(package: Package) -> str:
+    """Whose key signed it, as far as that is known."""
+    if package.signed:
+        return "signed with this key"
+    return "with a signature that was not checked (--key-file checks it)" if package.sealed else "not signed"
 
 
 def _call(entry: Entry) -> str:

@@ -8,7 +8,8 @@ import math
 import os
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ import click
 import numpy as np
 
 from lstm_ir.backends.files import npy, parameters, state_file
+from lstm_ir.backends.files.archive import Package
 from lstm_ir.backends.files.packed_graph import TEXT_LIMIT
 from lstm_ir.cli import packages
 from lstm_ir.ir import numpy_files
@@ -29,24 +31,30 @@ from lstm_ir.ir.program import Program
 Array = np.ndarray[Any, Any]
 
 
+Reader = Callable[[str], Package]
+
+
 def read_program(
-    path: str, weights: Sequence[str] = (), *, whole: bool = False, key_file: str | None = None
-) -> Program:
+    path: str, weights: Sequence[str] = (), *, whole: bool = False, key_file: str | None = None,
+    read: Reader | None = None,
+) -> Program:  # fmt: skip
     """The graph or program in the file (`-` is stdin), with arrays from the weight files; or that of a package.
 
-    whole: every weight, state and constant needs its array, not only its hash. key_file: of the signature that a
-    package must have.
+    whole: every weight, state and constant needs its array, not only its hash. key_file: of the signature that
+    packages must have, those of weights too. read: what reads these instead.
     """
-    packages.no_key(path, key_file)
+    packages.no_key(path, key_file, weights)
+    if read is None:
+        read = partial(packages.read, key_file=key_file)
     if packages.is_package(path):
         if weights:
             raise click.UsageError(f"--weights are for graphs; {path} has its own")
         from lstm_ir.unpacking import unpacked
 
-        return unpacked(packages.read(path, key_file)).program
+        return unpacked(read(path)).program
     text = _text(path)
     try:
-        program = Program.of(parse(text, data=read_weights(weights), file=path))
+        program = Program.of(parse(text, data=read_weights(weights, read), file=path))
     except ParseError as e:
         raise ParseError(f"{path}: {e}", e.line, e.column) from None
     absent = _absent(program) if whole else []
@@ -82,21 +90,19 @@ def _text(path: str) -> str:
         raise ParseError(f"{path}: not UTF-8 text: byte {e.start}") from None
 
 
-def read_weights(paths: Sequence[str]) -> dict[str, Array]:
-    """The arrays of .npz and .safetensors files, and those of packages, by name."""
+def read_weights(paths: Sequence[str], read: Reader) -> dict[str, Array]:
+    """The arrays of .npz and .safetensors files, and those of packages, which `read` reads, by name."""
     out: dict[str, Array] = {}
     for path in paths:
-        for name, array in _arrays(path).items():
+        found = _packed(read(path)) if packages.is_package(path) else parameters.read_weights(path)
+        for name, array in found.items():
             if name in out:
                 raise PackageError(f"{path}: {name!r} is in an earlier file too")
             out[name] = array
     return out
 
 
-def _arrays(path: str) -> dict[str, Array]:
-    if not packages.is_package(path):
-        return parameters.read_weights(path)
-    found = packages.read(path, None)
+def _packed(found: Package) -> dict[str, Array]:
     constants = {} if found.graph is None else found.graph.constants  # by hash
     return {**constants, **found.state, **found.weights}
 
@@ -117,13 +123,13 @@ def read_inputs(arguments: Sequence[str]) -> dict[str, Array]:
 def _all(path: str) -> dict[str, Array]:
     if Path(path).suffix != ".npz":
         raise click.UsageError(f"--input {path}: write NAME=FILE.npy, NAME=FILE.npz:KEY, FILE.npz")
-    return read_weights([path])
+    return parameters.read_weights(path)
 
 
 def _named(name: str, path: str) -> dict[str, Array]:
     file, colon, key = path.rpartition(":")
     if colon and Path(file).suffix == ".npz":
-        arrays = read_weights([file])
+        arrays = parameters.read_weights(file)
         if key not in arrays:
             raise PackageError(f"{file}: there is no {key!r}; it has {', '.join(arrays)}")
         return {name: arrays[key]}

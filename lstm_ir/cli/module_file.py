@@ -41,8 +41,7 @@ def made(
         from lstm_ir.api import build
         from lstm_ir.backends.run.devices import resolve
 
-        packages.no_key(model, key_file)
-        program = files.read_program(model, weights, whole=True)
+        program = files.read_program(model, weights, whole=True, key_file=key_file)
         options = {} if pipeline is None else {"pipeline": pipeline}
         where = resolve("cpu" if target is None else target)
         with files.progress(f"compiling for {where.info.name}"):

@@ -18,7 +18,7 @@ from lstm_ir.passes.pipelines import registry
 @click.argument("graph", default="-")
 @click.option("-p", "--pipeline", "text", help="Passes: a,b{x=1},c. Default: those of the target.")
 @click.option("--target", help="Whose pipeline to run, and what passes may know; default: none.")
-@click.option("-w", "--weights", multiple=True, help="Arrays (.npz, .safetensors) the text names.")
+@click.option("-w", "--weights", multiple=True, help="Arrays (.npz, .safetensors, .lirpkg) the text names.")
 @click.option("-o", "--output", help="Where the text goes; default: stdout.")
 @click.option("--stop-after", help="Stop after the pass of this name, or this number (from 1).")
 @click.option("--print-each", is_flag=True, help="Print the graph after each pass (stderr).")

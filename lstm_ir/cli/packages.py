@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +26,8 @@ def is_package(path: str) -> bool:
 
 def key_option(command: Callable[..., Any]) -> Callable[..., Any]:
     """The option --key-file of a verb that reads packages."""
-    text = "Refuse a package that is not signed with the key in this file, before anything else of it is read."
+    text = ("Refuse a package, as MODEL or in --weights, that is not signed with the key in this file, before anything "
+            "else of it is read.")  # fmt: skip
     return click.option("--key-file", help=text)(command)
 
 
@@ -58,20 +59,25 @@ def read(path: str, key_file: str | None) -> Package:
     return read_package(path, require_key=read_key(key_file))
 
 
-def again(path: str, key_file: str | None, sign_key_file: str | None) -> Unpacked:
-    """What the package was made of. A signed one is read with its key alone, and leads to a signed one."""
-    from lstm_ir.unpacking import unpacked
-
+def read_for_new(path: str, key_file: str | None, sign_key_file: str | None) -> Package:
+    """The package, for one that is made of it. A signed one is read with its key alone, and leads to a signed one."""
     found = read(path, key_file)
     if found.sealed and (key_file is None or sign_key_file is None):
         raise PackageError(
             f"{path}: the package is signed: give its key with --key-file, and the key of the new one with "
             "--sign-key-file"
         )
-    return unpacked(found)
+    return found
 
 
-def no_key(path: str, key_file: str | None) -> None:
-    """Refuse a key for what is no package: nothing would be asked of it."""
-    if key_file is not None and not is_package(path):
+def again(path: str, key_file: str | None, sign_key_file: str | None) -> Unpacked:
+    """What the package was made of, for a new one."""
+    from lstm_ir.unpacking import unpacked
+
+    return unpacked(read_for_new(path, key_file, sign_key_file))
+
+
+def no_key(path: str, key_file: str | None, weights: Sequence[str] = ()) -> None:
+    """Refuse a key where neither the model nor a file of weights is a package: nothing would be asked of it."""
+    if key_file is not None and not any(map(is_package, (path, *weights))):
         raise click.UsageError(f"--key-file: {path} is no package, and has no signature")

@@ -29,7 +29,7 @@ from lstm_ir.loading import load
 @click.option("-d", "--device", help="Where to run: cpu, vulkan, cuda, …; default: a package's "
               "first target that runs here, cpu for a graph.")  # fmt: skip
 @click.option("-e", "--entry", help="Which entry of a program; default: main.")
-@click.option("-w", "--weights", multiple=True, help="Arrays (.npz, .safetensors) a graph names.")
+@click.option("-w", "--weights", multiple=True, help="Arrays (.npz, .safetensors, .lirpkg) a graph names.")
 @click.option("--interpret", is_flag=True, help="Run a graph by its NumPy meaning, uncompiled.")
 @click.option("--explain", is_flag=True, help="Say how a graph was compiled, and which module of a package runs.")
 @click.option("--profile", is_flag=True, help="Say how long each dispatch takes, and for which "
@@ -55,7 +55,7 @@ def command(
     to = None if output is None else Path(output)
     if to is not None:
         files.check_arrays_path(to)
-    packages.no_key(model, key_file)
+    packages.no_key(model, key_file, weights)
     arrays = files.read_inputs(inputs)
     if profile:
         _profile(model, device, entry, weights, arrays, explain, picture, key_file)
@@ -83,7 +83,7 @@ def _callable(
         exe = _packed(model, device, weights, interpret, explain, key_file)
         _check_entry(exe.signature, entry, to)
     else:
-        program = files.read_program(model, weights, whole=True)
+        program = files.read_program(model, weights, whole=True, key_file=key_file)
         if interpret:
             return _interpreted(program, entry, to), lambda: None
         _check_entry(program.signature(), entry, to)
@@ -129,7 +129,7 @@ def _profile(
     if packages.is_package(model):
         exe = _packed(model, device, weights, False, explain, key_file)
     else:
-        program = files.read_program(model, weights, whole=True)
+        program = files.read_program(model, weights, whole=True, key_file=key_file)
         exe, kind = _compiled(program, device, explain)
         with files.progress("reading the lines of its dispatches"):
             flow = _flow(program, kind)

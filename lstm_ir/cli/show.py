@@ -60,7 +60,7 @@ class _Wanted:
 @click.option("-t", "--target", help="Whose passes and kernels; default: cpu. Of a package's modules, which; "
               "default: the one that runs here.")  # fmt: skip
 @click.option("-p", "--pipeline", help="Passes to run instead of the target's own.")
-@click.option("-w", "--weights", multiple=True, help="Arrays (.npz, .safetensors) the text names.")
+@click.option("-w", "--weights", multiple=True, help="Arrays (.npz, .safetensors, .lirpkg) the text names.")
 @click.option("--profile", is_flag=True, help="Colour the nodes of the scheduled picture by their time in a call; "
               "needs -i and -o FILE.svg.")  # fmt: skip
 @click.option("-i", "--input", "inputs", multiple=True, help="For --profile: arrays of the call, as for `run`.")

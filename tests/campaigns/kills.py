@@ -19,7 +19,7 @@ import numpy as np
 
 import lstm_ir as li
 from lstm_ir.backends.compile import compiler
-from lstm_ir.backends.files import archive, state_file
+from lstm_ir.backends.files import archive, parameters, state_file
 from lstm_ir.cli import files, group
 
 SIZE = 1 << 16  # elements of a weight
@@ -77,7 +77,7 @@ def value_of(folder: Path) -> float | None:
     if file.suffix == ".lirpkg":
         values = archive.read_package(file).weights["w"]
     else:
-        values = files.read_weights([str(file)])["w"]
+        values = parameters.read_weights(file)["w"]
     assert values.shape == (SIZE,)
     assert (values == values[0]).all(), f"{file.name}: two files in one"
     return float(values[0])

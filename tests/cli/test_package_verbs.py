@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from small_packages import members, rezip
 
 import lstm_ir as li
 from lstm_ir.backends import bindings
@@ -39,7 +40,7 @@ def test_contents(package: Path, tmp_path: Path, capsys: Capture) -> None:
     assert run(["show", str(package), "--contents"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith(f"{package}: layer, ")
-    assert lines[0].endswith(", signed")
+    assert lines[0].endswith(", with a signature that was not checked (--key-file checks it)")
     assert lines[1] == "format 4, by lstm-ir 0.1.0 and IREE 3.13.0"
     with zipfile.ZipFile(package) as archive:
         sizes = [f"{archive.getinfo(f'module-{k}.vmfb').file_size / 1024:.1f} KiB" for k in range(2)]
@@ -52,6 +53,15 @@ def test_contents(package: Path, tmp_path: Path, capsys: Capture) -> None:
     assert f"weights 2, {(W.nbytes + R.nbytes) / 1024:.1f} KiB" in lines
     assert "state h0: f32[1,B,7]" in lines
     assert lines[-1] == f"graph compiled for cpu:host, {FOREIGN}"
+    (tmp_path / "key").write_text("k")
+    assert run(["show", str(package), "--contents", "--key-file", str(tmp_path / "key")]) == 0
+    assert capsys.readouterr().out.splitlines()[0].endswith(", signed with this key")
+    forged = tmp_path / "forged.lirpkg"
+    rezip(forged, [*(members(package) | {"manifest.hmac": b"garbage"}).items()])
+    assert run(["show", str(forged), "--contents"]) == 0
+    assert "a signature that was not checked" in capsys.readouterr().out
+    assert run(["show", str(forged), "--contents", "--key-file", str(tmp_path / "key")]) == 1
+    assert "not made with this key" in capsys.readouterr().err
     bare = li.export(layer(), tmp_path / "bare.lirpkg", [FOREIGN], graph=False)
     assert run(["show", str(bare), "--contents", "-o", str(tmp_path / "bare.txt")]) == 0
     text = (tmp_path / "bare.txt").read_text()

@@ -36,6 +36,13 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (where / "long").write_bytes(b"k" * 70_000)
     np.save(where / "x.npy", A)
     (where / "g.lir").write_text(str(graph()))
+    large = np.arange(60, dtype=np.float32).reshape(3, 20)  # more than the text writes
+    x = li.input("x", ("B", 3))
+    many = li.Graph("large", [x], {"y": x @ li.weight("w", large)})
+    li.export(many, where / "large.lirpkg", ["cpu:host"])
+    li.export(many, where / "large_signed.lirpkg", ["cpu:host"], sign_key=KEY)
+    (where / "large.lir").write_text(str(many))
+    np.savez(where / "large.npz", w=large)
     return where
 
 
@@ -149,3 +156,47 @@ def test_a_signed_package_is_compiled_again_with_both_keys_alone(folder: Path, t
     np.testing.assert_array_equal(li.load(new, require_key=KEY[::-1])(x=A)["y"], li.load(signed)(x=A)["y"])
     with pytest.raises(li.PackageError, match="not made with this key"):
         li.load(new, require_key=KEY)
+
+
+WITH_WEIGHTS = {
+    "run": ["-i", "x=x.npy"],
+    "run --interpret": ["-i", "x=x.npy"],
+    "run --profile": ["-i", "x=x.npy"],
+    "show": ["-o", "out.lir"],
+    "show --stage module": ["-o", "out.vmfb"],
+    "show --profile": ["-o", "out.svg", "-i", "x=x.npy"],
+    "opt": ["-o", "out.lir"],
+    "compile": ["-o", "out.lirpkg", "-t", "cpu:host", "--sign-key-file", "wrong"],
+}
+
+
+@pytest.mark.parametrize("verb", WITH_WEIGHTS)
+def test_packages_of_weights_are_asked_for_the_key(
+    folder: Path, opened: list[str], verb: str, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(folder)
+    word, *more = verb.split()
+    ask = [word, "large.lir", *more, *WITH_WEIGHTS[verb], "--key-file", "key", "--weights"]
+    assert run([*ask, "large.lirpkg"]) == 1
+    assert "large.lirpkg: a signature is required" in capsys.readouterr().err
+    assert opened == ["manifest.json"]
+    assert run([*ask, "large_signed.lirpkg"]) == 0
+    assert run([*ask, "large.npz"]) == 2
+    assert "large.lir is no package" in capsys.readouterr().err
+
+
+def test_weights_of_a_signed_package_lead_to_a_signed_one_alone(
+    folder: Path, tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(folder)
+    new = str(tmp_path / "new.lirpkg")
+    ask = ["compile", "large.lir", "-w", "large_signed.lirpkg", "-t", "cpu:host", "-o", new]
+    key, other = ["--key-file", "key"], ["--sign-key-file", "wrong"]
+    for given in ([], key, other):
+        assert run([*ask, *given]) == 1
+        assert "large_signed.lirpkg: the package is signed: give its key" in capsys.readouterr().err
+    assert not Path(new).exists()
+    assert run([*ask, *key, *other]) == 0
+    li.load(new, require_key=KEY[::-1]).close()
+    (tmp_path / "new.lirpkg").unlink()
+    assert run([*ask[:3], "large.lirpkg", *ask[4:]]) == 0  # what is not signed needs no keys
