@@ -38,7 +38,7 @@ def unpacked(package: Package) -> Unpacked:
         left = "its writer left it out (graph=False, --no-graph)" if version >= 4 else f"format {version} had none"
         raise PackageError(
             f"{package.path}: the package has no graph: {left}. From the graph's text and this package's arrays: "
-            f"lstm-ir compile GRAPH.lir --weights {package.path.name} -o NEW.lirpkg"
+            f"lstm-ir compile GRAPH.lir --weights {package.path} -o NEW.lirpkg"
         )
     arrays = (*package.weights.values(), *package.state.values(), *held.constants.values())
     where = f"{package.path}: {TEXT}"

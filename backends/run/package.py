@@ -76,9 +76,9 @@ def stored_module(package: Package, target: str | None = None) -> PackedTarget:
 def _again(package: Package) -> str:
     """What to do where no module fits."""
     if package.manifest.recipe is None:
-        make = f"lstm-ir compile GRAPH.lir --weights {package.path.name} -o NEW.lirpkg"
+        make = f"lstm-ir compile GRAPH.lir --weights {package.path} -o NEW.lirpkg"
         return f"It has no graph: where the compiler is, `{make}` makes it again, of the graph's text"
-    return f"Where the compiler is, `lstm-ir compile {package.path.name} -t TARGET -o NEW.lirpkg` makes it again"
+    return f"Where the compiler is, `lstm-ir compile {package.path} -t TARGET -o NEW.lirpkg` makes it again"
 
 
 def _load(

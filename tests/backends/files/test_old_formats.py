@@ -71,7 +71,7 @@ def test_without_a_graph_the_command_with_one_is_named(
 ) -> None:
     want = (
         f"{file}: the package has no graph: format {number} had none. From the graph's text and this package's arrays: "
-        f"lstm-ir compile GRAPH.lir --weights {file.name} -o NEW.lirpkg"
+        f"lstm-ir compile GRAPH.lir --weights {file} -o NEW.lirpkg"
     )
     with pytest.raises(li.PackageError) as e:
         li.source(file)
@@ -121,7 +121,7 @@ def test_another_release_of_iree_names_the_command_for_a_package_without_a_graph
         li.load(THREE)
     assert str(e.value) == (
         f"{THREE}: made with IREE 3.13.0, the runtime here is 9.1.0; install that release of iree-base-runtime. It has "
-        "no graph: where the compiler is, `lstm-ir compile GRAPH.lir --weights format-3.lirpkg -o NEW.lirpkg` makes it "
+        f"no graph: where the compiler is, `lstm-ir compile GRAPH.lir --weights {THREE} -o NEW.lirpkg` makes it "
         "again, of the graph's text"
     )
 
@@ -133,7 +133,7 @@ def test_a_package_of_an_older_iree_names_the_command() -> None:
         li.load(FOUR)
     assert str(e.value) == (
         f"{FOUR}: made with IREE 3.12.0, the runtime here is {bindings.version()}; install that release of "
-        f"iree-base-runtime. Where the compiler is, `lstm-ir compile {FOUR.name} -t TARGET -o NEW.lirpkg` makes it "
+        f"iree-base-runtime. Where the compiler is, `lstm-ir compile {FOUR} -t TARGET -o NEW.lirpkg` makes it "
         "again"
     )
 

@@ -116,7 +116,7 @@ def test_without_its_graph(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     assert b"tanh" not in members(file)["manifest.json"]
     want = (
         f"{file}: the package has no graph: its writer left it out (graph=False, --no-graph). From the graph's text "
-        "and this package's arrays: lstm-ir compile GRAPH.lir --weights m.lirpkg -o NEW.lirpkg"
+        f"and this package's arrays: lstm-ir compile GRAPH.lir --weights {file} -o NEW.lirpkg"
     )
     with pytest.raises(li.PackageError) as e:
         li.source(file)
@@ -139,13 +139,17 @@ def test_another_release_of_iree_is_told_the_command(
         li.load(package)
     assert str(e.value) == (
         f"{package}: made with IREE 3.13.0, the runtime here is 9.1.0; install that release of iree-base-runtime. "
-        "Where the compiler is, `lstm-ir compile m.lirpkg -t TARGET -o NEW.lirpkg` makes it again"
+        f"Where the compiler is, `lstm-ir compile {package} -t TARGET -o NEW.lirpkg` makes it again"
     )
     assert str(li.source(package)) == str(layer())  # the graph needs no runtime
 
 
-def test_a_package_without_a_module_for_this_machine_says_what_both_are(tmp_path: Path) -> None:
-    file = li.export(layer(), tmp_path / "m.lirpkg", ["cpu:riscv64"])
+def test_a_package_without_a_module_for_this_machine_says_what_both_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "far").mkdir()
+    monkeypatch.chdir(tmp_path)
+    file = li.export(layer(), "far/m.lirpkg", ["cpu:riscv64"])
     with pytest.raises(li.TargetError) as e:
         li.load(file)
     said = str(e.value)
@@ -153,7 +157,7 @@ def test_a_package_without_a_module_for_this_machine_says_what_both_are(tmp_path
 
     assert f"no module runs here: cpu:riscv64: made for riscv64, this is {cpus.machine()}." in said
     assert f"This machine is {cpus.host_triple()} with " in said
-    assert "`lstm-ir compile m.lirpkg -t TARGET -o NEW.lirpkg` makes it again" in said
+    assert "`lstm-ir compile far/m.lirpkg -t TARGET -o NEW.lirpkg` makes it again" in said
 
 
 def rehashed(files: dict[str, bytes]) -> list[tuple[str, bytes]]:
