@@ -74,10 +74,12 @@ class DeviceArray(NDArrayOperatorsMixin):
         return self._fetch(self.view)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
-        if copy is False and not self.on_host:
-            raise ValueError(f"an array on {self.device} cannot be had without a copy")
+        other = dtype is not None and self.dtype != dtype
+        if copy is False and (other or not self.on_host):
+            what = f"{self.dtype} elements as {np.dtype(dtype)}" if other else f"an array on {self.device}"
+            raise ValueError(f"{what} cannot be had without a copy")
         a = self.numpy()
-        if dtype is not None and a.dtype != dtype:
+        if other:
             return a.astype(dtype)
         return a.copy() if copy else a
 

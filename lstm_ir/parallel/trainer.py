@@ -89,6 +89,8 @@ class Trainer:
         """
         _check_numbers(workers, timeout, checkpoint_every)
         workers, every = int(workers), int(checkpoint_every)
+        if not isinstance(resume, bool):
+            raise CallError(f"resume is {resume!r:.80}; expected True or False")
         if resume and checkpoint is None:
             raise CallError("resume begins with a checkpoint: name it")
         if not isinstance(package, (str, os.PathLike)):

@@ -84,6 +84,8 @@ def verify(
 
     if target is not None and not isinstance(model, Graph):
         raise CallError("verify: target is what a graph is compiled for; an executable is taken as it is")
+    if not isinstance(cold, bool):
+        raise CallError(f"verify: cold is {cold!r:.80}; expected True or False")
     limits = Tolerance(absolute, relative)
     options = ComparisonOptions(
         dict(sizes or {}), dict(ranges or {}), calls, seed, limits, seconds, tuple(arrays or ())

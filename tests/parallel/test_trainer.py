@@ -190,6 +190,7 @@ def refused(package: Path) -> Any:
         ({"workers": True}, "workers is True"),
         ({"timeout": 0}, "timeout is 0"),
         ({"checkpoint_every": 0}, "checkpoint_every is 0"),
+        ({"resume": "no"}, "resume is 'no'; expected True or False"),
         ({"resume": True}, "resume begins with a checkpoint"),
         ({"checkpoint": 3}, "Trainer: checkpoint is 3; expected a path"),
         ({"reduction": "max"}, "reduction is 'max'"),

@@ -401,6 +401,8 @@ def test_shared_inputs_part_requests() -> None:
         ({"max_batch": 0}, "max_batch is 0; expected a whole number of 1 or more"),
         ({"max_waiting": True}, "max_waiting is True; expected a whole number of 1 or more"),
         ({"max_delay": -1}, "max_delay is -1; expected seconds, a finite number of 0 or more"),
+        ({"pad": np.ones(3)}, "pad is array.*; expected True or False"),
+        ({"check": 1}, "check is 1; expected True or False"),
         ({"lengths": "x"}, r"main: 'x' is no input of integers \[B\], so it cannot hold lengths"),
         ({"outputs": ["z"]}, "main: there is no output 'z'; there is y"),
         ({"time": "B"}, "main: the batch and time are two sizes, and both are called 'B'"),
@@ -408,7 +410,7 @@ def test_shared_inputs_part_requests() -> None:
 )
 def test_wrong_arguments(given: dict[str, Any], message: str) -> None:
     with pytest.raises(CallError, match=message):
-        li.Batcher(Slow(), check=False, **given)
+        li.Batcher(Slow(), **{"check": False, **given})
     with pytest.raises(CallError, match="a batcher takes an executable, a session or a callable"):
         li.Batcher(3)
 

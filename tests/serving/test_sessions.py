@@ -80,6 +80,8 @@ def test_what_is_counted(plain: Any) -> None:
         session.set_state(session.state())
         session(x=x)
         counters = sessions.counters
+        with pytest.raises(li.CallError, match="restart is 'yes'; expected True or False"):
+            sessions.open(restart="yes")  # type: ignore[arg-type]
     assert (counters.groups, counters.jobs, counters.rows) == (2, 2, 2)
     with pytest.raises(li.DeviceError, match="the sessions are closed"):
         sessions.open()

@@ -470,6 +470,8 @@ def test_a_callable_that_gives_no_arrays(given: Any, said: str) -> None:
     x = li.input("x", ("T", 4))
     with pytest.raises(li.CallError, match=said):
         li.verify(li.Graph("g", [x], {"y": li.tanh(x)}), against=given, seconds=0, cold=False)
+    with pytest.raises(li.CallError, match="verify: cold is 'no'; expected True or False"):
+        li.verify(li.Graph("g", [x], {"y": li.tanh(x)}), against=given, cold="no")  # type: ignore[call-overload]
 
 
 def test_results_of_another_shape_are_failures_in_the_summary() -> None:

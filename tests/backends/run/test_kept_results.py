@@ -173,6 +173,10 @@ def test_dlpack_on_the_host() -> None:
         assert np.shares_memory(taken, np.asarray(kept))
         with pytest.raises(ValueError, match="read-only"):
             np.asarray(kept)[0] = 1
+        with pytest.raises(ValueError, match="float32 elements as float64 cannot be had without a copy"):
+            kept.__array__("f8", copy=False)
+        assert np.shares_memory(kept.__array__("f4", copy=False), taken)
+        assert kept.__array__("f8").dtype == np.float64
         with pytest.raises(BufferError, match="not copied"):
             kept.__dlpack__(copy=True)
         with pytest.raises(BufferError, match=r"DLPack's \(2, 0\)"):
@@ -216,6 +220,16 @@ def test_an_input_called_keep() -> None:
         a = np.array([1, 2], np.float32)
         assert np.array_equal(exe(keep=a)["y"], -a)
         assert isinstance(exe({"keep": a})["y"], np.ndarray)
+
+
+@pytest.mark.parametrize("keep", [np.ones(3), np.ones(1), 1, "no", None])
+def test_keep_is_true_or_false(keep: object) -> None:
+    with li.compile(_encoder()) as encoder:
+        for call in (encoder, encoder.entries["main"], encoder.session().entries["main"]):
+            with pytest.raises(li.CallError, match=r"^main: keep is .*; expected True or False"):
+                call(x=ROWS, keep=keep)
+        assert isinstance(encoder(x=ROWS, keep=np.bool_(True))["y"], li.DeviceArray)
+        assert isinstance(encoder(x=ROWS, keep=False)["y"], np.ndarray)
 
 
 def test_a_number_is_read_as_one() -> None:
