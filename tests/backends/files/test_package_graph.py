@@ -46,6 +46,18 @@ def trainer(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return li.export(learner(), tmp_path_factory.mktemp("trainer") / "m.lirpkg", HOST, {"kernels": False})
 
 
+def test_modules_that_are_compiled_anew_alone_make_a_file_differ(tmp_path: Path) -> None:
+    one, two = (li.export(layer(), tmp_path / f"{n}.lirpkg", HOST, {"cache": False}) for n in "ab")
+    a, b = members(one), members(two)
+    assert a.keys() == b.keys()
+    differ = {name for name in a if a[name] != b[name]}
+    assert differ <= {"module-0.vmfb", "manifest.json"}
+    assert len(a["module-0.vmfb"]) == len(b["module-0.vmfb"])
+    first, second = (json.loads(f["manifest.json"]) for f in (a, b))
+    del first["members"]["module-0.vmfb"], second["members"]["module-0.vmfb"]
+    assert first == second
+
+
 def test_the_graph_comes_back(package: Path, trainer: Path) -> None:
     graph = li.source(package)
     assert isinstance(graph, li.Graph)
