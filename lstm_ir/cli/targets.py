@@ -5,7 +5,10 @@ from __future__ import annotations
 import click
 
 from lstm_ir.backends.run.devices import Availability, available
+from lstm_ir.backends.targets import cpus
 from lstm_ir.backends.targets.targets import this_machine, words
+
+_NO_COMPILER = "iree-base-compiler is not installed: pip install iree-base-compiler"
 
 
 @click.command()
@@ -22,7 +25,7 @@ def command(all_words: bool, check: bool) -> None:
         _check()
         return
     for a in available():
-        compiles = "compiles here" if a.compiles else "does not compile here"
+        compiles = "compiles here" if a.compiles else f"does not compile here: {_NO_COMPILER}"
         click.echo(f"{a.kind:7} {compiles}; {_runs(a)}")
     click.echo("\n`lstm-ir targets --words` lists the names behind the colon, as in cuda:sm_89.")
 
@@ -43,5 +46,5 @@ def _runs(a: Availability) -> str:
     if not a.devices:
         return f"does not run here: {a.reason}"
     if a.kind == "cpu":
-        return f"runs here as {this_machine().info.name}"
+        return f"runs here as {this_machine().info.name}" if a.compiles else f"runs here: {cpus.here()}"
     return f"runs here on {'; '.join(a.devices)}"

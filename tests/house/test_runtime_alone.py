@@ -71,9 +71,15 @@ print(json.dumps(sorted(sys.modules)))
 
 MORE = """
 import json, sys
+import numpy as np
 import lstm_ir as li
+for name in li.__all__:
+    getattr(li, name)  # to read a name needs none of what a call of it needs
 x = li.input("x", (2,))
 g = li.Graph("g", [x], {"y": x + x})
+ones = {"kernel": np.ones((3, 16), np.float32), "recurrent_kernel": np.ones((4, 16), np.float32)}
+torch = li.convert_weights(ones, source="keras", target="torch")
+assert torch["weight_ih"].shape == (16, 3)
 calls = {
     "compile": lambda: li.compile(g),
     "export": lambda: li.export(g, "new.lirpkg"),
@@ -82,6 +88,7 @@ calls = {
     "source": lambda: li.source("layer.lirpkg"),
     "import": lambda: li.from_onnx("m.onnx"),
     "import of TensorFlow": lambda: li.from_tf("m.pb"),
+    "copy of TensorFlow": lambda: li.to_tf({"w": np.ones(2, np.float32)}, "m.pb", "copy.pb"),
     "import of HDF5": lambda: li.from_keras("m.h5"),
     "verify": lambda: li.verify(g, against="m.onnx"),
     "bf16": lambda: li.weight("w", [1.0], "bf16"),
@@ -223,9 +230,9 @@ def test_what_needs_more_says_what_to_install(python: Path, folder: Path) -> Non
         "parse": lark,
         "source": lark,
         "import": "ModelError: from_onnx needs onnx: pip install 'lstm-ir[onnx]'",
-        "import of TensorFlow": "MissingLibraryError: ml-dtypes, which gives NumPy bfloat16, is not installed: "
-        f"pip install ml-dtypes{ALL}",
-        "import of HDF5": "IRError: bf16: NumPy has no bfloat16 of its own; install ml-dtypes",
+        "import of TensorFlow": "ModelError: from_tf needs protobuf: pip install 'lstm-ir[tf]'",
+        "copy of TensorFlow": "ModelError: from_tf needs protobuf: pip install 'lstm-ir[tf]'",
+        "import of HDF5": "ModelError: to read HDF5 needs h5py: pip install 'lstm-ir[keras]'",
         "verify": "ModelError: to compare with an ONNX model needs onnxruntime: pip install onnxruntime",
         "bf16": "IRError: weight 'w': a list is not an array of bf16: "
         "bf16: NumPy has no bfloat16 of its own; install ml-dtypes",
@@ -257,7 +264,6 @@ def test_with_click_packages_run_from_the_command_line(folder: Path, tmp_path: P
         "show g.lir": "lark",
         "show layer.lirpkg --stage stablehlo": "lark",
         "opt g.lir": "lark",
-        "targets": "iree-base-compiler",
         "demo": "rich",
         "bench": "rich",
         "show g.lir -o g.svg": "lark",
@@ -271,5 +277,10 @@ def test_with_click_packages_run_from_the_command_line(folder: Path, tmp_path: P
         assert "Traceback" not in done.stderr
         assert library in done.stderr, (words, done.stderr)
         assert "pip install" in done.stderr
+    done = alone.run(python, "-m", "lstm_ir", "targets", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    cpu = next(line for line in done.stdout.splitlines() if line.startswith("cpu "))
+    absent = "does not compile here: iree-base-compiler is not installed: pip install iree-base-compiler; runs here: "
+    assert absent in cpu
     done = alone.run(python, "-m", "lstm_ir", "show", "layer.lirpkg", "-s", "module", "-o", "x.vmfb", cwd=folder)
     assert done.returncode == 0, done.stderr

@@ -5,7 +5,6 @@ from __future__ import annotations
 from math import prod
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 
 from lstm_ir.importers.refusals import NodeRefusedError
@@ -65,8 +64,7 @@ def read_tensor(proto: Any) -> Data:
         return of_bytes(proto.tensor_content, dtype, shape)
     given = np.asarray(getattr(proto, _FIELDS[dtype]))
     if dtype in (DType.f16, DType.bf16):
-        bits = given.astype(np.int64).astype(np.uint16)
-        given = bits.view(np.float16 if dtype is DType.f16 else ml_dtypes.bfloat16)
+        given = given.astype(np.int64).astype(np.uint16).view(dtype.numpy)
     return _data(_filled(given, count, shape).astype(dtype.numpy), dtype)
 
 
