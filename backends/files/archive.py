@@ -19,7 +19,7 @@ from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 
-from lstm_ir.backends.files import parameters, safetensors, strict_json
+from lstm_ir.backends.files import parameters, safetensors, strict_json, zips
 from lstm_ir.backends.files.digest import sha256
 from lstm_ir.backends.files.manifest import Manifest, PackageFile, PackedTarget
 from lstm_ir.backends.files.packed_graph import TEXT_LIMIT, PackedGraph
@@ -37,6 +37,8 @@ MANIFEST, WEIGHTS, SEAL = "manifest.json", "weights.safetensors", "manifest.hmac
 STATE = "state.safetensors"  # only of a program with state
 GRAPH, CONSTANTS = "graph.lir", "constants.safetensors"
 MEMBERS = (MANIFEST, SEAL, WEIGHTS, STATE, CONSTANTS, GRAPH)  # beside modules
+_MODULES = 1000  # module-0 to module-999
+_LISTED = 1024  # bytes of a member in the archive's list, more than any tool writes
 _LIMIT = 16 << 20  # bytes of the manifest
 _HEADER, _ZIP64 = 30, 20  # bytes of a member's header before its name, and of what a long member's header has besides
 _AFRESH = "Copy or download it again, and compare its size with the original's"
@@ -89,11 +91,8 @@ class Package(NamedTuple):
         recipe = self.manifest.recipe
         if recipe is None:
             return None
-        data = self.blobs[GRAPH]
-        if len(data) > TEXT_LIMIT:
-            raise PackageError(f"{self.path}: {GRAPH}: more than {TEXT_LIMIT >> 20} MiB of text")
         try:
-            text = data.decode("utf-8")
+            text = self.blobs[GRAPH].decode("utf-8")
         except UnicodeDecodeError as e:
             raise PackageError(f"{self.path}: {GRAPH}: not UTF-8 text: byte {e.start}") from None
         return PackedGraph(text, _unpacked(self.blobs, CONSTANTS, self.path), recipe)
@@ -231,7 +230,7 @@ def _opened(f: BinaryIO, size: int, file: Path) -> zipfile.ZipFile:
     head = f.read(_HEADER + len(MANIFEST))
     begun = head.startswith(b"PK\3\4") and head[_HEADER:] == MANIFEST.encode()
     try:
-        archive = zipfile.ZipFile(f)
+        archive = zips.opened(f, size, (len(MEMBERS) + _MODULES) * _LISTED, str(file))
     except zipfile.BadZipFile:
         if not begun:
             raise
@@ -271,7 +270,8 @@ def _unpacked(data: Mapping[str, bytes], member: str, file: Path) -> dict[str, A
 def is_module(member: str) -> bool:
     """Whether it is module-0.vmfb to module-999.vmfb."""
     number = member[len("module-") : -len(".vmfb")]
-    return member == f"module-{number}.vmfb" and len(number) <= 3 and number.isascii() and number.isdigit()
+    named = member == f"module-{number}.vmfb" and number.isascii() and number.isdigit()
+    return named and len(number) <= 3 and number == str(int(number))
 
 
 def _members(archive: zipfile.ZipFile, size: int, file: Path) -> dict[str, zipfile.ZipInfo]:
@@ -318,6 +318,19 @@ def _manifest(text: bytes, file: Path) -> Manifest:
         raise PackageError(f"{file}: {e}") from e
 
 
+def _same_sizes(manifest: Manifest, file: Path) -> None:
+    """That no member is longer than what the program says can be in it: it would be read whole."""
+    signature = manifest.signature
+    most = {
+        WEIGHTS: safetensors.most_bytes(signature.weights.values()),
+        STATE: safetensors.most_bytes(v.type for v in signature.state.values()),
+        GRAPH: TEXT_LIMIT,
+    }
+    for name, limit in most.items():
+        if name in manifest.members and (size := manifest.members[name].size) > limit:
+            raise PackageError(f"{file}: {name} has {size} bytes; what the program has there takes at most {limit}")
+
+
 def _same_members(infos: Mapping[str, zipfile.ZipInfo], manifest: Manifest, file: Path) -> None:
     listed, here = set(manifest.members), set(infos) - {MANIFEST, SEAL}
     if listed != here:
@@ -326,6 +339,7 @@ def _same_members(infos: Mapping[str, zipfile.ZipInfo], manifest: Manifest, file
         if infos[name].file_size != member.size:
             size = infos[name].file_size
             raise PackageError(f"{file}: {name} has {size} bytes, not {member.size}")
+    _same_sizes(manifest, file)
     for target in manifest.targets:
         if target.file not in listed or not is_module(target.file):
             raise PackageError(f"{file}: target {target.info.name} has no module")

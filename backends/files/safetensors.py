@@ -5,7 +5,8 @@ from __future__ import annotations
 import io
 import json
 import mmap
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from math import prod
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -15,7 +16,7 @@ from lstm_ir.backends.memory import ALIGNMENT, ARRAYS, Array, bytes_of, empty, f
 from lstm_ir.ir.errors import PackageError
 from lstm_ir.ir.input_file import reading
 from lstm_ir.ir.printable import is_text
-from lstm_ir.ir.types import DType
+from lstm_ir.ir.types import DType, TensorType
 
 _NAMES = {
     "F16": DType.f16, "BF16": DType.bf16, "F32": DType.f32, "F64": DType.f64, "I8": DType.i8, "U8": DType.u8,
@@ -53,6 +54,12 @@ def _read(f: BinaryIO, size: int, where: str) -> tuple[dict[str, Array], dict[st
         a = out[name] = fill(empty(shape, dtype.numpy), f, f"{where}: {name}")
         _confirm(a, dtype, f"{where}: {name}")
     return {name: out[name] for name in types}, metadata
+
+
+def most_bytes(types: Iterable[TensorType]) -> int:
+    """Of a file with an array of each of these types, an axis with a named size as long as 1."""
+    arrays = (t.dtype.bytes * prod(d if isinstance(d, int) else 1 for d in t.shape) for t in types)
+    return 8 + _HEADER + sum(arrays)
 
 
 def views(memory: mmap.mmap | Array, start: int, size: int, where: str) -> dict[str, Array]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import hashlib
 import struct
 import zipfile
 from collections.abc import Callable
@@ -85,6 +86,68 @@ def test_duplicate_members(path: Path) -> None:
     rezip(path, [*members(path).items(), ("module-0.vmfb", b"evil")])
     with pytest.raises(PackageError, match=r"two members are called module-0\.vmfb"):
         read_package(path)
+
+
+def crowded(path: Path, times: int, long: bool) -> None:
+    """The archive's list of members so many times, where `long` with the records of zip64."""
+    data = path.read_bytes()
+    end = data.rindex(b"PK\5\6")
+    count, _, start = struct.unpack("<HLL", data[end + 10 : end + 20])
+    entries, count = data[start:end] * times, count * times
+    n, size, place = (0xFFFF, 0xFFFFFFFF, 0xFFFFFFFF) if long else (count % 0x10000, len(entries), start)
+    records = struct.pack("<4s4H2LH", b"PK\5\6", 0, 0, n, n, size, place, 0)
+    if long:
+        more = struct.pack("<4sQ2H2L4Q", b"PK\6\6", 44, 45, 45, 0, 0, count, count, len(entries), start)
+        records = more + struct.pack("<4sLQL", b"PK\6\7", 0, start + len(entries), 1) + records
+    path.write_bytes(data[:start] + entries + records)
+
+
+@pytest.mark.parametrize("long", [False, True])
+@pytest.mark.parametrize("key", [None, b"k"])
+def test_a_list_of_very_many_members_is_not_read(
+    path: Path, long: bool, key: bytes | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = path.with_name("other.lirpkg")
+    other.write_bytes(path.read_bytes())
+    crowded(other, 1, long)
+    read_package(other)  # such records are read
+    crowded(path, 20_000, long)
+
+    def made(*_: object) -> None:
+        raise AssertionError("an object for a member")
+
+    monkeypatch.setattr(zipfile, "ZipInfo", made)
+    with pytest.raises(PackageError, match=r"m\.lirpkg: the list of its members has \d+ bytes; at most 1030144 are"):
+        read_package(path, require_key=key)
+
+
+def test_modules_have_one_name_each(path: Path) -> None:
+    """So there are at most a thousand."""
+    rezip(path, [*members(path).items(), ("module-00.vmfb", b"x")])
+    with pytest.raises(PackageError, match=r"a package has no member 'module-00\.vmfb'"):
+        read_package(path)
+
+
+def test_members_longer_than_what_the_program_has_in_them_are_not_read(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    long = bytes((16 << 20) + 100)
+    files = members(path) | {"weights.safetensors": long}
+    rezip(path, [*files.items()])
+    digest = hashlib.sha256(long).hexdigest()
+    rebuild(path, lambda d: d["members"].update({"weights.safetensors": [len(long), digest]}))
+    seen: list[str] = []
+    read = zipfile.ZipFile.read
+
+    def reading(self: zipfile.ZipFile, name: str, pwd: bytes | None = None) -> bytes:
+        seen.append(name)
+        return read(self, name, pwd)
+
+    monkeypatch.setattr(zipfile.ZipFile, "read", reading)
+    for mapped in (False, True):
+        with pytest.raises(PackageError, match=r"weights\.safetensors has \d+ bytes; what the program has there takes"):
+            read_package(path, mapped=mapped)
+    assert set(seen) == {"manifest.json"}
 
 
 def test_packed_members(path: Path) -> None:

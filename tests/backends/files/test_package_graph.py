@@ -14,6 +14,7 @@ from small_packages import members, rebuild, rezip
 
 import lstm_ir as li
 from lstm_ir.backends import bindings
+from lstm_ir.backends.files import archive
 from lstm_ir.backends.files.archive import read_package
 from lstm_ir.backends.run.package import open_package
 from lstm_ir.cli.group import run
@@ -56,6 +57,13 @@ def test_modules_that_are_compiled_anew_alone_make_a_file_differ(tmp_path: Path)
     first, second = (json.loads(f["manifest.json"]) for f in (a, b))
     del first["members"]["module-0.vmfb"], second["members"]["module-0.vmfb"]
     assert first == second
+
+
+def test_a_text_that_is_too_long_is_not_read(package: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(archive, "TEXT_LIMIT", 100)
+    for call in (li.load, li.source):
+        with pytest.raises(li.PackageError, match=r"graph\.lir has \d+ bytes; what the program has there takes at most 100"):
+            call(package)
 
 
 def test_the_graph_comes_back(package: Path, trainer: Path) -> None:
