@@ -24,7 +24,9 @@ class _Bounded:
         """So many bytes; all that follow for a negative number."""
         wanted = max(0, self._size - self._f.tell()) if n < 0 else n
         if self.most is not None and wanted > self.most:
-            raise PackageError(f"{self._where}: the list of its members has {wanted} bytes; at most {self.most} are read")
+            raise PackageError(
+                f"{self._where}: the list of its members has {wanted} bytes; at most {self.most} are read"
+            )
         return self._f.read(n)
 
     def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:

@@ -104,7 +104,7 @@ KINDS: dict[str, dict[str, str]] = {
         "backends/compile/cache.py": "LIMIT",
         "backends/compile/child.py": "_MOST",
         "backends/compile/compiler.py": "_KEPT DISPATCH_STACK",
-        "backends/files/archive.py": "_LIMIT",
+        "backends/files/archive.py": "_LIMIT _MODULES _LISTED",
         "backends/files/manifest.py": "_ENTRIES",
         "backends/files/npz.py": "ANY RATIO",
         "backends/files/packed_graph.py": "TEXT_LIMIT",

@@ -62,7 +62,9 @@ def test_modules_that_are_compiled_anew_alone_make_a_file_differ(tmp_path: Path)
 def test_a_text_that_is_too_long_is_not_read(package: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(archive, "TEXT_LIMIT", 100)
     for call in (li.load, li.source):
-        with pytest.raises(li.PackageError, match=r"graph\.lir has \d+ bytes; what the program has there takes at most 100"):
+        with pytest.raises(
+            li.PackageError, match=r"graph\.lir has \d+ bytes; what the program has there takes at most 100"
+        ):
             call(package)
 
 
