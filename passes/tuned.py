@@ -16,7 +16,7 @@ WIDE_COLUMNS = 16  # columns that are worth a turned body; figure not kept
 # Rows of a table for each of its columns, at most, whose product is made once. Reasoned: it takes their memory.
 ROWS_BY_COLUMNS = 4
 # A product becomes a kernel from so many rows, elements of its matrix, and multiplications on, as in `machine.py` of
-# the CPU's kernels: what follows it is computed there. Measured: from 16,384 elements on (docs/performance.md).
+# the CPU's kernels: what follows it is computed there. Measured: from 4,096 elements on (`machine.py`).
 PRODUCT_ROWS, PRODUCT_ELEMENTS, PRODUCT_WORK = 16, 1 << 12, 1 << 21
 EPILOGUE_OPS = 32  # that follow one product. Reasoned: a kernel of more is compiled for longer than it gains
 # Rows of a loop, at most, whose scanned rows in 24 bits are multiplied before it where its weights outgrow L2.

@@ -14,7 +14,8 @@ from lstm_ir.backends.run.held_state import HeldState
 from lstm_ir.backends.run.loaded import ANY, Loaded
 from lstm_ir.backends.run.pure_function import PREFIX, PureFunction
 from lstm_ir.ir.arrays import kept, take
-from lstm_ir.ir.errors import CallError, DeviceError
+from lstm_ir.ir.errors import DeviceError
+from lstm_ir.ir.flags import confirm_flags
 from lstm_ir.ir.signature import Entry, Port, by_name, confirm, native
 
 Array = np.ndarray[Any, Any]
@@ -130,8 +131,8 @@ class Function:
         if keep is not False:
             if self._has_keep:
                 named["keep"], keep = keep, False
-            elif not isinstance(keep, (bool, np.bool_)):
-                raise CallError(f"{self.entry.name}: keep is {keep!r:.80}; expected True or False")
+            elif not isinstance(keep, np.bool_):
+                confirm_flags(f"{self.entry.name}: ", keep=keep)
         entry, calls = self.entry, self._calls
         given = named if arrays is None and not more else by_name(entry, (arrays, *more), named)
         values, shapes = native(entry, given, self._taken)

@@ -20,6 +20,7 @@ from lstm_ir.backends.run.loaded import CALLER, WORKERS, CallOptions, Loaded
 from lstm_ir.backends.targets import cpus
 from lstm_ir.backends.targets.target import Target
 from lstm_ir.ir.errors import CallError, DeviceError, PackageError, TargetError
+from lstm_ir.ir.flags import confirm_flags
 from lstm_ir.ir.signature import Port, Signature, call_values
 from lstm_ir.ir.work import CallWork
 
@@ -114,8 +115,7 @@ class Session:
         The count `step` of a program that trains stays too, where the file lacks a trained weight or a moment of one.
         PackageError, and no change, if it does not fit, or has other arrays for what is a weight here and no state.
         """
-        if not isinstance(strict, bool):
-            raise CallError(f"load_state: strict is {strict!r:.80}; expected True or False")
+        confirm_flags("load_state: ", strict=strict)
         arrays, where = state_file.read(path), str(path)
         self._need_own_weights(arrays, where)
         if strict:

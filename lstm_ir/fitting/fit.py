@@ -17,6 +17,7 @@ from lstm_ir.fitting.run import Run, RunLimits
 from lstm_ir.fitting.validation import Validation
 from lstm_ir.ir.called import told
 from lstm_ir.ir.errors import CallError, PackageError
+from lstm_ir.ir.flags import confirm_flags
 from lstm_ir.ir.options import is_int
 
 if TYPE_CHECKING:
@@ -68,9 +69,7 @@ def fit(
     )
     if limits.epochs is None and limits.steps is None:
         raise CallError("fit: neither epochs nor steps say when the run ends")
-    for name, flag in (("resume", resume), ("progress", progress)):
-        if not isinstance(flag, bool):
-            raise CallError(f"fit: {name} is {flag!r:.80}; expected True or False")
+    confirm_flags("fit: ", resume=resume, progress=progress)
     path = None if checkpoint is None else need_place(checkpoint, "fit: checkpoint")
     if resume and path is None:
         raise CallError("fit: resume goes on from a checkpoint; give its path")

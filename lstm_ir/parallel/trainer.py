@@ -43,6 +43,7 @@ from lstm_ir.backends.files.state_file import need_place
 from lstm_ir.backends.targets import cpus
 from lstm_ir.ir.arrays import Conform, take
 from lstm_ir.ir.errors import CallError, DeviceError, LstmIrError, PackageError
+from lstm_ir.ir.flags import confirm_flags
 from lstm_ir.ir.options import is_int
 from lstm_ir.parallel.checkpoint import Checkpoint
 from lstm_ir.parallel.links import Link, LostError, Processes, Transport
@@ -89,8 +90,7 @@ class Trainer:
         """
         _check_numbers(workers, timeout, checkpoint_every)
         workers, every = int(workers), int(checkpoint_every)
-        if not isinstance(resume, bool):
-            raise CallError(f"resume is {resume!r:.80}; expected True or False")
+        confirm_flags(resume=resume)
         if resume and checkpoint is None:
             raise CallError("resume begins with a checkpoint: name it")
         if not isinstance(package, (str, os.PathLike)):

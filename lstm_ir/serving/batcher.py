@@ -17,6 +17,7 @@ import numpy as np
 
 from lstm_ir.ir.called import told
 from lstm_ir.ir.errors import CallError, DeadlineError, DeviceError
+from lstm_ir.ir.flags import confirm_flags
 from lstm_ir.ir.options import is_int
 from lstm_ir.ir.signature import Entry, by_name
 from lstm_ir.serving.durations import deadline, seconds
@@ -78,7 +79,7 @@ class Batcher(SchedulerOwner):
         """
         model = model_of(exe, entry)
         max_delay = limits(max_batch, max_delay, max_waiting)
-        flags(pad=pad, check=check)
+        confirm_flags(pad=pad, check=check)
         if getattr(model.entry, "writes", ()):
             raise CallError(f"{model.entry.name}: it keeps state between calls; li.Sessions serves it")
         rows = Rows(model.entry, batch, time, lengths, outputs)
@@ -184,13 +185,6 @@ def limits(max_batch: object, max_delay: object, max_waiting: object) -> float:
     whole("max_batch", max_batch)
     whole("max_waiting", max_waiting)
     return seconds("max_delay", max_delay)
-
-
-def flags(**given: object) -> None:
-    """CallError for what is neither True nor False."""
-    for name, value in given.items():
-        if not isinstance(value, bool):
-            raise CallError(f"{name} is {value!r:.80}; expected True or False")
 
 
 def whole(name: str, value: object) -> None:

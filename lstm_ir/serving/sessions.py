@@ -19,7 +19,8 @@ import numpy as np
 from lstm_ir.backends.run.pure_function import PREFIX, PureFunction
 from lstm_ir.ir.called import told
 from lstm_ir.ir.errors import CallError
-from lstm_ir.serving.batcher import WORDS, Outputs, flags, limits, need_same, whole
+from lstm_ir.ir.flags import confirm_flags
+from lstm_ir.serving.batcher import WORDS, Outputs, limits, need_same, whole
 from lstm_ir.serving.durations import seconds
 from lstm_ir.serving.owner import SchedulerOwner
 from lstm_ir.serving.row_check import confirm_rows
@@ -58,7 +59,7 @@ class Sessions(SchedulerOwner):
         of `Batcher`. CallError for an entry whose sessions cannot share a call.
         """
         max_delay = limits(max_batch, max_delay, max_waiting)
-        flags(pad=pad, check=check)
+        confirm_flags(pad=pad, check=check)
         whole("max_sessions", max_sessions)
         if idle_timeout is not None:
             idle_timeout = seconds("idle_timeout", idle_timeout)
@@ -101,7 +102,7 @@ class Sessions(SchedulerOwner):
         restart: one that is open under this name is closed. CallError for a name that is taken, BusyError where as
         many are open as may.
         """
-        flags(restart=restart)
+        confirm_flags(restart=restart)
         return ClientSession(self._keeper.add(name, restart), self._keeper, self)
 
     def get(self, name: Name) -> ClientSession:

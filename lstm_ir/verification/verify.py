@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, overload
 from lstm_ir.ir import verify as structure
 from lstm_ir.ir.called import told
 from lstm_ir.ir.errors import CallError
+from lstm_ir.ir.flags import confirm_flags
 from lstm_ir.ir.graph import Graph
 from lstm_ir.ir.opdef import Level
 from lstm_ir.ir.temporary import new_folder
@@ -84,8 +85,7 @@ def verify(
 
     if target is not None and not isinstance(model, Graph):
         raise CallError("verify: target is what a graph is compiled for; an executable is taken as it is")
-    if not isinstance(cold, bool):
-        raise CallError(f"verify: cold is {cold!r:.80}; expected True or False")
+    confirm_flags("verify: ", cold=cold)
     limits = Tolerance(absolute, relative)
     options = ComparisonOptions(
         dict(sizes or {}), dict(ranges or {}), calls, seed, limits, seconds, tuple(arrays or ())

@@ -10,10 +10,9 @@ from functools import partial
 from iree.compiler import ir
 
 from lstm_ir.backends.emit.mlir_types import tensor
-from lstm_ir.backends.kernels.body.active_rows import ActiveRows, active_rows
 from lstm_ir.backends.kernels.body.atoms import MemorySource, Temp
 from lstm_ir.backends.kernels.body.in_place import overwritten
-from lstm_ir.backends.kernels.body.plan import WORD, Component, KLoop
+from lstm_ir.backends.kernels.body.plan import WORD, KLoop
 from lstm_ir.backends.kernels.body.shifted import shifted
 from lstm_ir.backends.kernels.call.call import LoopCall, Make, Values, ready
 from lstm_ir.backends.kernels.call.joined_rows import JoinedRows, joined_rows, result_types
@@ -48,7 +47,6 @@ class Dispatch(LoopCall):
     schedule: LoopSchedule = field(kw_only=True)
     prologues: list[Prologue] = field(default_factory=list, kw_only=True)
     inside: Mapping[int, InnerProduct] = field(default_factory=dict, kw_only=True)  # projections that it makes itself
-    active: Mapping[Component, ActiveRows] = field(default_factory=dict, init=False)  # whose steps put rows in order
     parts: list[JoinedRows] = field(default_factory=list, init=False)  # stacked rows that are written into one tensor
 
     def run(self, consts: Values, init: Values, xs: Values, count: ir.Value | None) -> Values:
@@ -69,7 +67,6 @@ class Dispatch(LoopCall):
         self._bind_stacked(memories)
         shares = self.deferred(lambda: grid(self.e, self.const, plan, self.schedule))
         groups = self.deferred(lambda: self.muli(shares()[0], self.const(len(plan.components))))
-        self.active = self._active()
         made = self._scratch(memories, groups)
         counted = {d: self.size(d) for d in plan.counted_sizes}
         layout = KernelMemories(
@@ -82,7 +79,7 @@ class Dispatch(LoopCall):
         layout.prologues, layout.apart = self.prologues, self.schedule.apart
         layout.row_lanes, layout.row_unit = self.schedule.row_lanes, self.schedule.row_unit
         zero = [MemorySource("carry", i) for i, start in enumerate(starts) if start == 0]
-        layout.active = self.active
+        layout.active = self.schedule.active
         layout.from_zero, layout.sizes = from_zero(plan, zero), counted
         layout.word_product = word_product_of(self.e.target, lanes)
         layout.bindings = [*self.inputs, *self.outputs, *made.views]
@@ -128,15 +125,6 @@ class Dispatch(LoopCall):
         """By a kernel where calls bring the weights."""
         made = None if self.schedule.row_lanes else pack_given(self.e, loops, known, form)
         return super().packed(loops, known, form) if made is None else made
-
-    def _active(self) -> dict[Component, ActiveRows]:
-        """Components whose steps put rows in order: chunks have tiles that may have no row to compute."""
-        plan, s = self.plan, self.schedule
-        if plan.loop.length == 1 or s.apart or s.row_lanes or s.few:
-            return {}
-        found = {c: a for c in plan.components if (a := active_rows(c)) is not None}
-        tallest = {c: min(s.tiles[sweep].tallest for sweep in a.sweeps) for c, a in found.items()}
-        return {c: a for c, a in found.items() if not isinstance(plan.rows, int) or plan.rows > tallest[c]}
 
     # -- memory
 
@@ -208,9 +196,6 @@ class Dispatch(LoopCall):
         kept = {MemorySource("carry", i): ScratchRows(self._twice(i, p.type)) for i, p in enumerate(plan.carries)}
         kept |= {MemorySource("temp", temp.index): self._rows(temp) for temp in plan.temps}
         memories |= {MemorySource("words", m.index): r.read for m, r in kept.items() if r.read is not None}
-        members = most_members(plan, self.schedule)
-        table = ScratchRows(TensorType((members, plan.rows), DType.i32))
-        kept |= {MemorySource("order", i): table for i, c in enumerate(plan.components) if c in self.active}
         before = [p.made for p in self.prologues]
         flags = None
         if self.schedule.share:

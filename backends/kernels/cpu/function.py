@@ -162,7 +162,7 @@ class CpuLoopKernel:
         def write(step: TimeStep, made: Mapping[MemorySource, TextOperand]) -> None:
             e = step.evaluator(t, self.plan, args.memories, self._rows(c, step, member, made))
             turns = self._turns(c, step)
-            order = self._order(c, e, member, RowRange(low, high))
+            order = self._order(c, e, RowRange(low, high))
             number = 0
             for chain in found:
                 blocks = [self._block(e, s, args.tiles[s], args.packed, turns, order.get(s)) for s in chain]
@@ -270,13 +270,12 @@ class CpuLoopKernel:
                     self._block(e, sweep, p.product.schedule.tiles[sweep], p.packed, {}).write(turn)
                 number += 1
 
-    def _order(self, c: Component, e: Evaluator, member: TextOperand, rows: RowRange) -> dict[Sweep, RowOrder]:
+    def _order(self, c: Component, e: Evaluator, rows: RowRange) -> dict[Sweep, RowOrder]:
         """Of the sweeps that do not need all rows' products in this step."""
         active = self.l.active.get(c)
         if active is None:
             return {}
-        table = self.l.memories[MemorySource("order", self.plan.components.index(c))]
-        return dict.fromkeys(active.sweeps, RowOrder.of_step(self.t, e, active, table, member, rows))
+        return dict.fromkeys(active.sweeps, RowOrder.of_step(self.t, e, active.condition, rows, self.plan.rows))
 
     def _turns(self, c: Component, step: TimeStep) -> dict[KLoop, TextOperand]:
         """Turns of the passes that have none in the first step."""

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from lstm_ir.backends.kernels.body import instead
 from lstm_ir.backends.kernels.body.access import ROW, RefusedError
+from lstm_ir.backends.kernels.body.active_rows import ActiveRows, active_rows
 from lstm_ir.backends.kernels.body.atoms import Atom
 from lstm_ir.backends.kernels.body.forms import ProductForms
-from lstm_ir.backends.kernels.body.plan import LoopPlan, Sweep
+from lstm_ir.backends.kernels.body.plan import Component, LoopPlan, Sweep
 from lstm_ir.backends.kernels.call.packing import PackedForm
 from lstm_ir.backends.kernels.cpu.chains import alike
 from lstm_ir.backends.kernels.cpu.columns import apart, vectors
@@ -19,6 +21,7 @@ from lstm_ir.backends.kernels.cpu.machine import (
     FOLD_ROWS,
     MANY_ROWS,
     MIN_PANEL,
+    ORDERED_FROM,
     PANEL_SHARE,
     PREFETCH_L2,
     PREFETCH_TILES,
@@ -56,6 +59,7 @@ class LoopSchedule:
     resident: int = 0  # rows of a chunk, at most, that goes through all steps before the next one; 0: any
     few: bool = False  # a call has fewer rows than FOLD_ROWS, which are one chunk
     row_unit: int = 1  # chunks have a multiple of so many rows
+    active: Mapping[Component, ActiveRows] = field(default_factory=dict)  # whose steps put rows in order
 
     @property
     def forms(self) -> dict[Sweep, PackedForm]:
@@ -107,7 +111,10 @@ def choose(
     sweeps = [s for c in plan.components for s in c.sweeps]
     lanes = _lanes(plan, target)
     unit = row_unit(plan, machine(target))
-    tiles = alike(plan, {s: _tile(s, plan, lanes, target, most_rows, uneven or unit > 1) for s in sweeps})
+    active = _active(plan, most_rows)
+    several = {s for a in active.values() for s in a.sweeps}  # a step needs any number of their rows
+    tiles = {s: _tile(s, plan, lanes, target, most_rows, uneven or unit > 1 or s in several) for s in sweeps}
+    tiles = alike(plan, tiles)
     shown = " ".join(f"{t.tallest}x{t.q}x{len(s.dots)}x{lanes}" for s, t in tiles.items() if s.dots)
     panel = 0
     if plan.loop.length == 1 and not plan.carries and not plan.meet:
@@ -128,7 +135,17 @@ def choose(
     resident = 0 if share or panel or plan.one_chunk else _resident(plan, target)
     few = most_rows is not None and most_rows < FOLD_ROWS
     unit = 1 if panel or resident else unit
-    return LoopSchedule(lanes, tiles, share, panel, note, columns, resident=resident, few=few, row_unit=unit)
+    return LoopSchedule(
+        lanes, tiles, share, panel, note, columns, resident=resident, few=few, row_unit=unit, active=active
+    )
+
+
+def _active(plan: LoopPlan, most_rows: int | None) -> dict[Component, ActiveRows]:
+    """Components whose steps put rows in order: where these may be several tiles."""
+    most = most_rows if most_rows is not None else plan.rows
+    if plan.loop.length == 1 or (isinstance(most, int) and most < ORDERED_FROM):
+        return {}
+    return {c: a for c in plan.components if (a := active_rows(c)) is not None}
 
 
 def lane_rows(plan: LoopPlan, target: TargetInfo) -> int | None:

@@ -101,6 +101,8 @@ class Sums:
     def write(self, block: TextOperand, following: TextOperand, first: TextOperand, count: TextOperand) -> None:
         """Sums of the rows at `count` places from `first` on, at most a group; the block `following` comes next."""
         t = self.t
+        if self.order is not None:
+            count = self.order.count(first, count, [shape.rows for shape in self.tile.shapes])
         at: TextOperand = t.index(0)
         for shape in self.tile.shapes:
             n = t.index(shape.rows)
@@ -108,12 +110,10 @@ class Sums:
             end = t.binary("addi", at, fit)
             with t.loop(at, end, n) as slot:
                 place = t.binary("addi", first, slot)
-                places = [t.add(place, r) for r in range(shape.rows)]
-                if self.order is None:
-                    self._tile(block, following, shape, places, slot)
-                else:
-                    with t.when(t.compare("ult", place, self.order.end)):
-                        self._tile(block, following, shape, [self.order.row(p) for p in places], slot)
+                rows: list[TextOperand] = [t.add(place, r) for r in range(shape.rows)]
+                if self.order is not None:
+                    rows = [self.order.row(p) for p in rows]
+                self._tile(block, following, shape, rows, slot)
             at = end
 
     def _tile(
