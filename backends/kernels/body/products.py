@@ -1,4 +1,4 @@
-"""Products of many rows with a matrix as loops that a kernel takes: of one step, without carries."""
+"""Products of many rows with a matrix, and rows of a table, as loops that a kernel takes: of one step, without carries."""
 
 from __future__ import annotations
 
@@ -18,6 +18,15 @@ def rows_product(rows: Value, matrix: Value, k_axis: int) -> Value:
     body = Graph("product", [step, w, x], [ops.dot_general(x, wide, ((1,), (k_axis,)))])
     node = scan_node(body, (matrix,), (), (one,), length=1, reverse=(False, False))
     out = node.values[0]
+    return ops.reshape(out, out.shape[1:])
+
+
+def picked_rows(table: Value, indices: Value) -> Value:
+    """Rows of [V, N] by [M] indices: [M, N], as a loop that a kernel takes."""
+    step, x, at = parameter("step", STEP), parameter("table", table.type), parameter("indices", indices.type)
+    body = Graph("rows", [step, x, at], [ops.take(x, at)])
+    one = ops.reshape(indices, (1, *indices.shape))
+    (out,) = scan_node(body, (table,), (), (one,), length=1, reverse=(False, False)).values
     return ops.reshape(out, out.shape[1:])
 
 

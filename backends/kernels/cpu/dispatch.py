@@ -27,7 +27,7 @@ from lstm_ir.backends.kernels.cpu.scratch import GROUPS, Flags, Scratch, Scratch
 from lstm_ir.backends.kernels.cpu.team import relax_instruction
 from lstm_ir.backends.kernels.cpu.words import word_product_of
 from lstm_ir.backends.kernels.cpu.workers import flags_needed, grid, most_members, most_teams
-from lstm_ir.backends.kernels.text.memory import Memory, Part, Shifted
+from lstm_ir.backends.kernels.text.memory import Memory, Shifted, TensorPart
 from lstm_ir.backends.kernels.text.statements import argument
 from lstm_ir.backends.kernels.text.text import stored_dtype, stored_type
 from lstm_ir.ir import dims
@@ -140,7 +140,7 @@ class Dispatch(LoopCall):
                 if j.node not in wholes:
                     wholes[j.node] = self.output(j.type)
                 m = wholes[j.node]
-                memories[MemorySource("stack", k)] = Part(m.name, m.element, m.sizes, j.axis, j.starts[k])
+                memories[MemorySource("stack", k)] = TensorPart(m.name, m.element, m.sizes, j.axis, j.starts[k])
             else:
                 memories[MemorySource("stack", k)] = self.output(t) if old is None else self.replaced(old, t)
 

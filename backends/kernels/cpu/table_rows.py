@@ -9,13 +9,13 @@ from iree.compiler import ir
 
 from lstm_ir import ops
 from lstm_ir.backends.emit.emitter import Emitter
+from lstm_ir.backends.kernels.body.products import picked_rows
 from lstm_ir.backends.kernels.cpu.machine import PICKED
 from lstm_ir.backends.kernels.cpu.products import given
 from lstm_ir.ir import dims
 from lstm_ir.ir.graph import Graph, Node
 from lstm_ir.ir.leaf import parameter
 from lstm_ir.ir.types import DType
-from lstm_ir.ops.scan.node import STEP, scan_node
 
 _KEPT = (DType.f32, DType.f64, DType.i32)
 
@@ -33,10 +33,6 @@ def lower_table_rows(e: Emitter, n: Node, table: ir.Value, indices: ir.Value) ->
     if e.options.helpers and not given(indices):
         return None  # what publishes its work runs in every call
     x, rows = parameter("table", t), parameter("indices", at.with_dtype(DType.i32))
-    step, inner = parameter("step", STEP), parameter("table", t.with_shape((t.shape[0], width)))
-    some = parameter("indices", at.with_dtype(DType.i32).with_shape((count,)))
-    body = Graph("rows", [step, inner, some], [ops.take(inner, some)])
-    one, flat = ops.reshape(rows, (1, count)), ops.reshape(x, inner.shape)
-    node = scan_node(body, (flat,), (), (one,), length=1, reverse=(False, False))
-    graph = Graph("rows", [x, rows], [ops.reshape(node.values[0], n.types[0].shape)])
+    found = picked_rows(ops.reshape(x, (t.shape[0], width)), ops.reshape(rows, (count,)))
+    graph = Graph("rows", [x, rows], [ops.reshape(found, n.types[0].shape)])
     return e.graph(graph, [table, indices])[0]

@@ -82,7 +82,7 @@ def put_memories(t: Text, bindings: Iterable[Name], memories: Iterable[Memory]) 
 
 
 @dataclass(frozen=True)
-class Part(Memory):
+class TensorPart(Memory):
     """What lies from `start` on along one axis, counted from the last one; `sizes` are those of the whole."""
 
     axis: int

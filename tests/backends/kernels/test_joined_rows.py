@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from kernel_checks import AVX2, BASELINE
 
 import lstm_ir as li
 from lstm_ir.api import prepare
 from lstm_ir.backends.kernels.call.joined_rows import JoinedRows, joined_rows
 from lstm_ir.backends.kernels.cpu import dispatch
 from lstm_ir.backends.run.devices import resolve
-from tests.graphs.kernel_checks import AVX2, BASELINE
 
 Some = tuple[li.Value, ...]
 T, B, H = 6, 3, 20  # 20 columns: a vector and a rest, so parts meet inside of a vector
