@@ -118,10 +118,11 @@ def _transpose_after_elementwise(n: Node) -> Value | None:
 @rule(PUSH, "concatenate")
 def _transpose_after_concatenate(n: Node) -> Value | None:
     """Parts that are no transposes may be batched products, which are written in any order of their rows."""
-    orders = {_order(v) for v in n.inputs if v.op == "transpose" and not _batched(v.node.inputs[0])}
+    found = {None if v.op != "transpose" or _batched(v.node.inputs[0]) else _order(v) for v in n.inputs}
+    orders = [o for o in found if o is not None]
     if len(orders) != 1:
         return None
-    order = orders.pop()
+    (order,) = orders
     before = [_unturned(v, order) for v in n.inputs]
     if any(v is None for v in before):
         return None

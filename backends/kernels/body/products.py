@@ -1,4 +1,4 @@
-"""Products of many rows with a matrix, and rows of a table, as loops that a kernel takes: of one step, without carries."""
+"""Products of many rows with a matrix, and rows of a table, as loops that a kernel takes: of one step, no carries."""
 
 from __future__ import annotations
 

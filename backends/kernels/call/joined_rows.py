@@ -59,7 +59,7 @@ def _joined(u: Node, stacked: Mapping[Value, int], within: Graph) -> JoinedRows 
         return None
     starts, begin = {}, 0
     for v, w in zip(u.inputs, widths, strict=True):
-        starts[stacked[v]], begin = begin, begin + int(w)  # type: ignore[arg-type]
+        starts[stacked[v]], begin = begin, begin + int(w)
     return JoinedRows(u, starts)
 
 

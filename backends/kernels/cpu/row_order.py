@@ -63,7 +63,8 @@ class RowOrder:
         t, zero, tallest = self.t, self.t.index(0), self.t.index(heights[0])
         left = t.binary("minsi", t.binary("maxsi", t.binary("subi", self.active, first), zero), here)
         whole = t.binary("muli", t.binary("divui", left, tallest), tallest)
-        rest, found = t.binary("subi", left, whole), tallest
+        rest = t.binary("subi", left, whole)
+        found: TextOperand = tallest
         for height in heights[1:]:
             found = t.select(t.compare("ule", rest, t.index(height)), t.index(height), found)
         found = t.select(t.compare("eq", rest, zero), zero, found)
