@@ -121,6 +121,12 @@ class Emitter(Builder):
         owner = ir.InsertionPoint.current.block.owner.operation
         return bool(owner.name == "func.func")
 
+    @property
+    def once(self) -> bool:
+        """Whether a call runs what is made here at most once: at the top level, or in a branch of a choice there."""
+        owner = ir.InsertionPoint.current.block.owner.operation
+        return self.at_top or (self.outside is not None and owner == self.outside.operation)
+
     # -- ops
 
     def hlo(self, name: str, operands: Sequence[ir.Value], result: TensorType, **attrs: ir.Attribute) -> ir.Value:

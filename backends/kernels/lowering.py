@@ -11,6 +11,7 @@ from lstm_ir.backends.kernels.body.planner import UNALIGNED
 from lstm_ir.backends.kernels.cpu.batched_product import lower_batched_product
 from lstm_ir.backends.kernels.cpu.outer_sum import lower_outer_sum
 from lstm_ir.backends.kernels.cpu.products import lower_product
+from lstm_ir.backends.kernels.cpu.row_sum import lower_row_sum
 from lstm_ir.backends.kernels.cpu.stencil import lower_stencil, pack_before
 from lstm_ir.backends.kernels.cpu.stencil_step import lower_stencil_step, of_stencil
 from lstm_ir.backends.kernels.cpu.stencil_taps import lower_stencil_taps
@@ -21,8 +22,8 @@ from lstm_ir.ir.graph import Node
 from lstm_ir.ir.loop import Loop
 
 __all__ = [
-    "lower_batched_product", "lower_loop", "lower_outer_sum", "lower_product", "lower_stencil", "lower_stencil_taps",
-    "lower_table_rows", "pack_before",
+    "lower_batched_product", "lower_loop", "lower_outer_sum", "lower_product", "lower_row_sum", "lower_stencil",
+    "lower_stencil_taps", "lower_table_rows", "pack_before",
 ]  # fmt: skip
 
 

@@ -13,6 +13,7 @@ from lstm_ir.backends.emit.mlir_types import array_attr, tensor
 from lstm_ir.backends.emit.regions import empty, generic, picked, position, reduce, signed_back, signless  # fmt: skip
 from lstm_ir.backends.emit.shapes import iota, reshape
 from lstm_ir.backends.emit.unaligned import cut, to_insert, unaligned
+from lstm_ir.backends.kernels.lowering import lower_row_sum
 from lstm_ir.backends.lower.elementwise import compute_type
 from lstm_ir.backends.lower.spread import alone
 from lstm_ir.backends.lower.sums_of_products import as_a_sum
@@ -25,6 +26,8 @@ from lstm_ir.ops.primitive.reduce import bounds
 @lower("reduce_sum")
 def _sum(e: Emitter, n: Node, x: ir.Value) -> ir.Value:
     t = n.inputs[0].type
+    if e.has_cpu_kernels and (done := lower_row_sum(e, n, x)) is not None:
+        return done
     inside = compute_type(t)
     out = e.convert(as_a_sum(e, n, x, t, n.attrs["dimensions"]), t, inside.dtype)
     # One axis after another: IREE adds one by one, and the error of a sum grows with its length.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import cache, partial
 from typing import ClassVar, NamedTuple, TypeVar
@@ -19,6 +19,7 @@ from lstm_ir.backends.kernels.body.atoms import MemorySource
 from lstm_ir.backends.kernels.body.hoisting import Projection
 from lstm_ir.backends.kernels.body.plan import KLoop, LoopPlan, Sweep, walk
 from lstm_ir.backends.kernels.call.executables import symbol_of
+from lstm_ir.backends.kernels.call.given import given
 from lstm_ir.backends.kernels.call.packing import Packed, PackedForm, grouped, pack, packed_type
 from lstm_ir.backends.kernels.text.kernel import BINDING, Kernel, KernelSignature
 from lstm_ir.backends.kernels.text.memory import Memory
@@ -249,12 +250,19 @@ class LoopCall(KernelCall):
         return memories, packed
 
     def _weights(self, projection: Projection, known: Known) -> ir.Value:
-        with self.e.before_choice():
-            return self.e.graph(projection.weights(), [known()[projection.matrix.value]])[0]
+        matrix = known()[projection.matrix.value]
+        with self._once([matrix]):
+            return self.e.graph(projection.weights(), [matrix])[0]
 
     def _packed(self, loops: list[KLoop], known: Known, form: PackedForm) -> ir.Value:
-        with self.e.before_choice():
-            return self.packed(loops, known(), form)
+        values = known()
+        with self._once([values[m.value] for k in loops for _, m in k.gates]):
+            return self.packed(loops, values, form)
+
+    def _once(self, values: Values) -> AbstractContextManager[None]:
+        """What is made of weights of the module is made before a choice of variants, at load; what is made of those
+        that a call brings is made by the variant that the call takes."""
+        return nullcontext() if any(map(given, values)) else self.e.before_choice()
 
     def packed(self, loops: list[KLoop], known: Mapping[Value, ir.Value], form: PackedForm) -> ir.Value:
         """The weights of passes that share a tensor."""
@@ -275,7 +283,7 @@ class LoopCall(KernelCall):
         wanted = list(dict.fromkeys([*self.values_read("value"), *matrices]))
         params = self.plan.loop.const_params
         part = Graph("invariant", params, wanted)
-        with self.e.before_choice():
+        with self._once(consts):
             return dict(zip(wanted, self.e.graph(part, consts), strict=True))
 
     def unpacked(self, out: Values) -> Values:

@@ -18,9 +18,9 @@ from iree.compiler import ir
 from lstm_ir.backends.emit.emitter import Emitter
 from lstm_ir.backends.emit.shapes import reshape, transpose
 from lstm_ir.backends.kernels.call.call import KernelCall, ready
+from lstm_ir.backends.kernels.call.given import given
 from lstm_ir.backends.kernels.cpu import shares
 from lstm_ir.backends.kernels.cpu.machine import BATCH_AXES, BATCH_COLUMNS, BATCH_ROWS, PANEL, batch_tiles
-from lstm_ir.backends.kernels.cpu.products import given
 from lstm_ir.backends.kernels.cpu.register_tile import add_products
 from lstm_ir.backends.kernels.cpu.squares import turned
 from lstm_ir.backends.kernels.text.kernel import Kernel, KernelSignature, called_by_iree

@@ -18,10 +18,10 @@ from lstm_ir.backends.emit.emitter import Emitter
 from lstm_ir.backends.kernels.body.atoms import Matrix
 from lstm_ir.backends.kernels.body.plan import KLoop
 from lstm_ir.backends.kernels.call.call import KernelCall, ready
+from lstm_ir.backends.kernels.call.given import given
 from lstm_ir.backends.kernels.call.packing import PackedForm, packed_type, runs_of
 from lstm_ir.backends.kernels.cpu import shares
 from lstm_ir.backends.kernels.cpu.machine import PACKED_NUMBERS
-from lstm_ir.backends.kernels.cpu.products import given
 from lstm_ir.backends.kernels.cpu.squares import turned
 from lstm_ir.backends.kernels.text.kernel import Kernel, KernelSignature, called_by_iree
 from lstm_ir.backends.kernels.text.memory import Memory, load_vector, put_memories, store_vector
@@ -49,7 +49,7 @@ def pack_given(
     t = packed_type(loops, form)
     if not e.has_cpu_kernels or t.dtype not in (DType.f32, DType.f64):
         return None
-    if not e.at_top:
+    if not e.once:
         return None  # it would be packed again in every step
     pieces = [_piece(matrices, length) for matrices, length in runs_of(loops)]
     found = [p for p in pieces if p is not None]

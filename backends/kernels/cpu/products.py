@@ -10,6 +10,7 @@ from iree.compiler import ir
 from lstm_ir import ops
 from lstm_ir.backends.emit.emitter import Emitter
 from lstm_ir.backends.kernels.body.products import rows_product
+from lstm_ir.backends.kernels.call.given import given
 from lstm_ir.backends.kernels.cpu.machine import FEW_ROWS, SHARED_MATRIX, SMALL_MATRIX, WORTH
 from lstm_ir.ir import dims
 from lstm_ir.ir.graph import Graph, Node
@@ -48,16 +49,3 @@ def lower_product(e: Emitter, n: Node, lhs: ir.Value, rhs: ir.Value) -> ir.Value
     out = rows_product(flat, w, rc[0])
     graph = Graph("product", [x, w], [ops.reshape(out, n.types[0].shape)])
     return e.graph(graph, [lhs, rhs])[0]
-
-
-def given(v: ir.Value) -> bool:
-    """Whether a call brings it, or what it is made of; else IREE computes it when it loads the module."""
-    todo, seen = [v], set()
-    while todo:
-        owner = todo.pop().owner
-        if isinstance(owner, ir.Block):
-            return True
-        if owner not in seen:
-            seen.add(owner)
-            todo += owner.operands
-    return False

@@ -192,7 +192,7 @@ def _kept(
     known = count if isinstance(count, int) else known
     most = KEPT_ROWS if known is None else known
     teams = 0 if flags is None else flags.most(most)
-    if not _once(call.e) or teams is None:
+    if not call.e.once or teams is None:
         return None
     each = 0 if flags is None else flags.per_team * FLAG * ELEMENT_BYTES["i32"]
     zeros = teams * each
@@ -239,12 +239,6 @@ def _bytes(shape: Sequence[Dim], dtype: DType) -> Dim:
     """Of a piece, up to the next line."""
     size = dims.mul(dims.product(tuple(shape)), max(8, dtype.bits) // 8)
     return -(-size // LINE) * LINE if isinstance(size, int) else dims.add(size, LINE - 1)
-
-
-def _once(e: Emitter) -> bool:
-    """Whether a call of the module runs what is written here at most once."""
-    owner = ir.InsertionPoint.current.block.owner.operation
-    return e.at_top or (e.outside is not None and owner == e.outside.operation)
 
 
 def _larger(call: KernelCall, value: ir.Value, least: int) -> ir.Value:

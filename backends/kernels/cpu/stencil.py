@@ -20,9 +20,9 @@ from lstm_ir import ops
 from lstm_ir.backends.emit.emitter import Emitter
 from lstm_ir.backends.emit.shapes import reshape
 from lstm_ir.backends.kernels.call.call import KernelCall, ready
+from lstm_ir.backends.kernels.call.given import given
 from lstm_ir.backends.kernels.cpu import shares
 from lstm_ir.backends.kernels.cpu.machine import CHANNEL_BYTES, PLACES, tile_of_places
-from lstm_ir.backends.kernels.cpu.products import given
 from lstm_ir.backends.kernels.cpu.register_tile import add_products
 from lstm_ir.backends.kernels.cpu.stencil_outputs import OutputStencil, output_stencil
 from lstm_ir.backends.kernels.cpu.stencil_places import PlaceStencil, in_spans, place_stencil

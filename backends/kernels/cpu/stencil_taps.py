@@ -16,11 +16,11 @@ from iree.compiler import ir
 from lstm_ir.backends.emit.emitter import Emitter
 from lstm_ir.backends.emit.shapes import reshape
 from lstm_ir.backends.kernels.call.call import Values, ready
+from lstm_ir.backends.kernels.call.given import given
 from lstm_ir.backends.kernels.cpu import panel as panels
 from lstm_ir.backends.kernels.cpu.machine import FEWEST_PLACES, STENCIL_PANEL, TAP_ROWS, TURNED
 from lstm_ir.backends.kernels.cpu.panel import PanelForm
 from lstm_ir.backends.kernels.cpu.panel_call import PanelCall
-from lstm_ir.backends.kernels.cpu.products import given
 from lstm_ir.backends.kernels.cpu.register_tile import add_products
 from lstm_ir.backends.kernels.cpu.squares import turned
 from lstm_ir.backends.kernels.cpu.stencil_outputs import OutputTile

@@ -10,8 +10,8 @@ from iree.compiler import ir
 from lstm_ir import ops
 from lstm_ir.backends.emit.emitter import Emitter
 from lstm_ir.backends.kernels.body.products import picked_rows
+from lstm_ir.backends.kernels.call.given import given
 from lstm_ir.backends.kernels.cpu.machine import PICKED
-from lstm_ir.backends.kernels.cpu.products import given
 from lstm_ir.ir import dims
 from lstm_ir.ir.graph import Graph, Node
 from lstm_ir.ir.leaf import parameter
