@@ -102,16 +102,20 @@ class Dispatch(LoopCall):
     def unpacked(self, out: Values) -> Values:
         """The loop's results; what joins some of them is made."""
         e, n, first = self.e, self.plan.node, len(self.plan.carries)
-        for j in self.parts:
-            whole = out[first + j.first]
-            e.known[j.node.values[0]] = self.as_typed(whole, j.node.types[0])
-            del out[first + j.first]
-            for k, start in sorted(j.starts.items()):
-                t = n.types[first + k]
-                t = t.with_dtype(stored_dtype(t.dtype))
-                at = [start if a == j.axis + t.rank else 0 for a in range(t.rank)]
-                out.insert(first + k, e.extract_slice(whole, t, at, t.shape, tensor(t)))
-        return super().unpacked(out)
+        part, rest, found = {first + k: j for j in self.parts for k in j.starts}, iter(out), list[ir.Value]()
+        wholes: dict[Node, ir.Value] = {}
+        for i, t in enumerate(n.types):
+            j = part.get(i)
+            if j is None:
+                found.append(next(rest))
+                continue
+            if j.node not in wholes:  # it stands in the place of its first part
+                wholes[j.node] = next(rest)
+            t = t.with_dtype(stored_dtype(t.dtype))
+            at = [j.starts[i - first] if a == j.axis + t.rank else 0 for a in range(t.rank)]
+            found.append(e.extract_slice(wholes[j.node], t, at, t.shape, tensor(t)))
+        e.known |= {u.values[0]: self.as_typed(v, u.types[0]) for u, v in wholes.items()}
+        return super().unpacked(found)
 
     def _read(self, i: int) -> bool:
         """Whether anything reads the last value of a carry."""

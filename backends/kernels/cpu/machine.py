@@ -17,6 +17,7 @@ from lstm_ir.ir.target import TargetInfo
 STACK = 8 << 10  # bytes of a tile's sums. Reasoned: a dispatch has 32 KB of stack by default
 RESIDENT_SHARE = 2  # the part of L2 that carries may take which stay from step to step. Measured: docs/kernels.md
 PANEL_SHARE = 8  # the part of L2 that the rows of a panel may take. Reasoned: weights pass beside them
+MADE_STEPS = 32  # of such a block, at least, where weights outgrow L2; figure not kept
 MADE_SHARE = 2  # the part of L2 that rows multiplied by a loop's kernel may take. Reasoned: each block reads them
 KEPT_BYTES = 4 << 20  # bytes of scratch that stay in the module; more are a call's own; figure not kept
 KEPT_OPEN_BYTES = 1 << 20  # of a loop whose sizes are named. Reasoned: each loop of a module has so many

@@ -17,9 +17,10 @@ from lstm_ir.backends.kernels.body.atoms import MemorySource
 from lstm_ir.backends.kernels.body.plan import Component, LoopPlan, Sweep, walk
 from lstm_ir.backends.kernels.body.planner import make_plan
 from lstm_ir.backends.kernels.call.packing import Packed
-from lstm_ir.backends.kernels.cpu.machine import FOLD_ROWS, MADE_SHARE, TENSORS, machine
+from lstm_ir.backends.kernels.cpu.machine import FOLD_ROWS, MADE_SHARE, MADE_STEPS, TENSORS, machine
 from lstm_ir.backends.kernels.cpu.schedule import LoopSchedule, choose, product_forms
 from lstm_ir.backends.kernels.cpu.scratch import ScratchRows
+from lstm_ir.backends.kernels.cpu.step_size import bytes_of_step
 from lstm_ir.backends.kernels.cpu.team import RowRange, Work
 from lstm_ir.backends.kernels.cpu.tile import work_of
 from lstm_ir.backends.kernels.text.evaluate import Evaluator
@@ -120,15 +121,17 @@ def _owner(plan: LoopPlan, projection: int) -> Component | None:
 
 
 def _steps(plan: LoopPlan, target: TargetInfo) -> int:
-    """Steps of a block: a part of L2 holds their rows and what those are multiplied to; all blocks have about as
-    many, as whole tiles, and one block has all steps where they fit."""
+    """Steps of a block: a part of L2 holds their rows and what those are multiplied to, but where the weights of a step
+    outgrow L2 they are enough to be worth reading the product's weights; all blocks have about as many, as whole tiles,
+    and one block has all steps where they fit."""
     each = 0
     for p in plan.projections:
         t = p.graph(plan.loop.x_types[p.scan]).outputs[0].type
         each += (p.length + int(t.shape[-1])) * t.dtype.bytes
     rows = plan.rows if isinstance(plan.rows, int) else FOLD_ROWS - 1
     tile, length = machine(target).heights[0], plan.loop.length
-    most = max(tile, target.l2_bytes // MADE_SHARE // max(1, rows * each) // tile * tile)
+    least = MADE_STEPS if bytes_of_step(plan) > target.l2_bytes else tile
+    most = max(least, target.l2_bytes // MADE_SHARE // max(1, rows * each) // tile * tile)
     if not isinstance(length, int):
         return most
     blocks = max(1, -(-length // most))

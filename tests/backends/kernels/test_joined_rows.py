@@ -90,6 +90,34 @@ def test_what_reads_the_rows(word: str, names: bool, parts: list[JoinedRows]) ->
     assert {tuple(sorted(j.starts.values())) for j in parts} == {tuple(s) for s in want}
 
 
+def _five(x: li.Value) -> list[li.Value]:
+    """Results of one loop, each of its own kind; the last one is wider."""
+    zero = li.zeros((x.shape[1], H), "f32")
+    w = li.constant(np.random.default_rng(4).uniform(-0.2, 0.2, (H, H)).astype(np.float32))
+
+    def step(h: li.Value, r: li.Value) -> tuple[li.Value, Some]:
+        new = li.tanh(r + li.matmul(h, w))
+        return new, (new * h + r, new - h * r, li.tanh(new + h) * r, new * r * 2.0 - h, li.concat([new, r], 1))
+
+    h, rows = li.scan(step, zero, x)
+    return [*rows, h]
+
+
+@pytest.mark.parametrize("names", [False, True])
+@pytest.mark.parametrize(
+    "pairs", [[(0, 3), (1, 2)], [(0, 2), (1, 3)], [(3, 0), (2, 1)], [(1, 2)], [(0, 3)], [(1, 3), (0, 2)]]
+)
+def test_joins_that_lie_between_each_other(pairs: list[tuple[int, int]], names: bool, parts: list[JoinedRows]) -> None:
+    """The results behind and between them stay what they are."""
+    x = li.input("x", ("T", "B", H) if names else (T, B, H))
+    rows = _five(x)
+    joined = {f"j{i}": li.concat([rows[a], rows[b]], 2) for i, (a, b) in enumerate(pairs)}
+    others = {f"y{k}": v for k, v in enumerate(rows) if not any(k in p for p in pairs)}
+    graph = li.Graph("between", [x], {**joined, **others})
+    compare(li.compile(graph), graph, _arrays(graph), 2e-5)
+    assert len({j.node for j in parts}) >= len(pairs)
+
+
 @pytest.mark.parametrize("target", [BASELINE, AVX2, "cpu"])
 @pytest.mark.parametrize("dtype", ["f32", "f64"])
 def test_vectors_of_each_width(target: str, dtype: str, parts: list[JoinedRows]) -> None:
