@@ -28,6 +28,7 @@ from lstm_ir.backends.kernels.text.text import stored_dtype, stored_type
 from lstm_ir.ir.dims import Dim
 from lstm_ir.ir.graph import Graph, Value
 from lstm_ir.ir.literals import symmetric
+from lstm_ir.ir.reach import reached
 from lstm_ir.ir.types import DType, TensorType
 
 T = TypeVar("T")
@@ -282,9 +283,15 @@ class LoopCall(KernelCall):
         matrices += [p.matrix.value for p in self.plan.projections]
         wanted = list(dict.fromkeys([*self.values_read("value"), *matrices]))
         params = self.plan.loop.const_params
-        part = Graph("invariant", params, wanted)
-        with self._once(consts):
-            return dict(zip(wanted, self.e.graph(part, consts), strict=True))
+        brought = reached(self.plan.loop.body.nodes, (p for p, v in zip(params, consts, strict=True) if given(v)))
+        found: dict[Value, ir.Value] = {}
+        for late in (False, True):
+            some = [v for v in wanted if (v in brought) == late]
+            if some:
+                with nullcontext() if late else self.e.before_choice():
+                    made = self.e.graph(Graph("invariant", params, some), consts)
+                found |= zip(some, made, strict=True)
+        return found
 
     def unpacked(self, out: Values) -> Values:
         """The loop's results among those of the dispatch: final carries, then stacked rows."""

@@ -126,3 +126,26 @@ for _ in range(50):
     assert (one(x=a, w0=w[0], w1=w[1])["y"] == two(x=a)["y"]).all()
 """
     subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
+
+
+@pytest.mark.parametrize("narrow", [False, True])
+@pytest.mark.parametrize("brought", ["", "w", "r", "wrb"])
+def test_variants_of_weights_that_a_call_brings_and_others(
+    brought: str, narrow: bool, rng: np.random.Generator
+) -> None:
+    """What is made of the first kind is made by the variant that the call takes, of the second kind at load."""
+    shapes, values = {"w": (80, 7), "r": (80, 20), "b": (80,)}, {}
+    dtype = "f16" if narrow else "f32"
+    for n, s in shapes.items():
+        a = (0.3 * rng.standard_normal(s)).astype(li.DType(dtype).numpy)
+        values[n] = li.input(n, s, dtype) if n in brought else li.weight(n, a)
+    x, lengths = li.input("x", ("T", "B", 7)), li.input("lengths", ("B",), "i32")
+    y = li.lstm(x, *(li.convert(v, "f32") for v in values.values()), lengths=lengths).y
+    params = [x, lengths, *(v for n, v in values.items() if n in brought)]
+    graph = li.Graph("both", params, {"y": y})
+    exe = li.compile(graph)
+    for rows in (1, 2, 3, 9):  # below three rows another variant
+        call = {"x": rng.standard_normal((6, rows, 7)).astype(np.float32)}
+        call["lengths"] = rng.integers(0, 7, rows).astype(np.int32)
+        call |= {n: (0.3 * rng.standard_normal(shapes[n])).astype(li.DType(dtype).numpy) for n in brought}
+        np.testing.assert_allclose(exe(call)["y"], li.interpret(graph, call)["y"], rtol=2e-5, atol=2e-5)
