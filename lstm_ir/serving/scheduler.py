@@ -149,9 +149,10 @@ class Scheduler:
 
     def _withdraw(self, job: Job, future: Future[Any]) -> None:
         """What was cancelled leaves the queue, where the worker has not taken it: its place is free at once."""
+        if not future.cancelled():
+            return
         with self._changed:
-            if future.cancelled():
-                job.payload = None
+            job.payload = None
             if not job.waits:
                 return
             self._leave(job)

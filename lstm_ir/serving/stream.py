@@ -114,7 +114,7 @@ async def _answered(
     try:
         with state.budget.lease() as lease:
             try:
-                answer = await _answer(state, socket, model, session, message, lease)
+                answer = await _answer(state, socket, model, session, message, lease, begun)
             except Exception as e:  # whatever its class: what the connection raises is raised by `_send` alone
                 status, goes_on = logged(e), not isinstance(e, UnknownSessionError)
                 answer = json.dumps({"error": text_of(e), "status": status})
@@ -129,10 +129,9 @@ async def _answered(
 
 async def _answer(
     state: ServerState, socket: WebSocket, model: ServedModel, session: ClientSession, message: dict[str, Any],
-    lease: Lease,
+    lease: Lease, begun: float,
 ) -> bytes | str:  # fmt: skip
-    """The answer to one message: text to a text, bytes to bytes."""
-    begun = time.monotonic()
+    """The answer to one message, which came at `begun`: text to a text, bytes to bytes."""
     body, header = _parts(message)
     lease.take(len(body))
     binary = header is not None

@@ -6,7 +6,6 @@ old). Where the condition says old, nothing reads the sums.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import NamedTuple
 
 from lstm_ir.backends.kernels.body.atoms import WHOLE, Atom
@@ -72,12 +71,10 @@ def _computed(a: Atom, known: dict[Atom, dict[Condition, None] | None]) -> dict[
         return {}
     inside = [_needed(x, known) for x in below(a)]
     if a.op == "select":
-        flag, *sides = inside
-        if flag is None:
-            atoms: Mapping[bool, dict[Condition, None] | None] = {True: sides[0], False: sides[1]}
-            for holds, found in atoms.items():
-                if atoms[not holds] is None and found is not None:
-                    return {Condition(a.args[0], holds): None, **found}
+        flag, one, other = inside
+        found = other if one is None else one
+        if flag is None and found is not None and None in (one, other):
+            return {Condition(a.args[0], one is not None): None, **found}
     out = None
     for found in inside:
         out = _both(out, found)
